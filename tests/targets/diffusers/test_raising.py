@@ -63,6 +63,7 @@ def drafted(folder: Path, source: str) -> tuple[Mapping[str, str], Mapping[str, 
     ("context", "", "", False),  # con-text is no text
     ("context", "", WORDS.replace("from net import Net", ""), False),  # a file that does not know the model
     ("texture", "", "", False),
+    ("word_emb", "", "", True),
     ("spec", "", WORDS, False),
     ("cond", "mel_dim=8, ", WORDS, False),  # a prompt may be a recording
     ("context", "mel_dim=8, ", WORDS + "captions = []", True),
@@ -117,6 +118,15 @@ def test_a_pipeline_of_pictures_that_raises_keeps_the_prompt_that_files_speak_of
     assert "autoencoder expects" not in pipeline
 
 
+def test_what_is_called_a_text_is_the_prompt_and_not_the_first_condition(tmp_path: Path) -> None:
+    files, _ = drafted(tmp_path, net(tmp_path, "cond", "mel_dim=8, text_dim=8, ", MEL, more=", text"))
+    assert "timestep, cond, encoder_hidden_states" in files["tiny/transformer_tiny.py"]
+    pipeline = files["tiny/pipeline_tiny.py"]
+    assert "def encode_prompt" in pipeline
+    assert "cond: torch.Tensor | None = None" in pipeline
+    assert "pass the transformer text" not in pipeline
+
+
 def test_labels_that_are_off_by_default_are_no_prompt(tmp_path: Path) -> None:
     files, _ = drafted(tmp_path, net(tmp_path, "class_labels", "label_dim=0, ", WORDS + PIXELS))
     pipeline = files["tiny/pipeline_tiny.py"]
@@ -126,7 +136,12 @@ def test_labels_that_are_off_by_default_are_no_prompt(tmp_path: Path) -> None:
 
 def test_a_video_s_masks_of_persons_are_no_mask_of_its_prompt(tmp_path: Path) -> None:
     source = net(
-        tmp_path, "context", "text_dim=8, audio_dim=8, ", WORDS, "Conv3d", ", audio=None, ref_target_masks=None"
+        tmp_path,
+        "context",
+        "text_dim=8, audio_dim=8, ",
+        WORDS,
+        "Conv3d",
+        ", clip_fea=None, audio=None, ref_target_masks=None",
     )
     files, decisions = drafted(tmp_path, source)
     assert decisions["model"].startswith("TinyTransformer3DModel")

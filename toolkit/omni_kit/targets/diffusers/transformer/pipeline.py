@@ -61,7 +61,7 @@ _MOST, _MOST_SEEN = 4, 40  # samplers in a to-do, and those to choose them from
 _USUAL = UsualSampling(steps=50, scale=4.0)
 _UNKNOWN_GUIDED = "they guide, and no argument of the model is known to be a prompt or labels"
 _OTHERWISE = "was not run, or steps as no scheduler of diffusers does"
-_EMBEDDING = "encode prompts as the authors do: which text encoder, which layer, which length"
+EMBEDDING = "encode prompts as the authors do: which text encoder, which layer, which length"
 _EMBEDDING_IMAGES = "encode images as the authors do: which image encoder, which layer, how images are prepared"
 SIGMAS, CHANNELS = "compare the scheduler's sigmas", "set the number of channels"
 """Beginnings of to-dos."""
@@ -425,7 +425,7 @@ def pipeline_facts(
                 if process is None and sampling is not None
                 else ()
             ),
-            *(f"pass the transformer {name}" for name in unknown),
+            *map(passing, unknown),
         ),
         todo=(
             *_todo(sampling, stepping, shift is None and sigmas is None, channels, process, TEXT in names.values()),
@@ -488,7 +488,7 @@ def _of_images(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
     embeds = facts.text and not facts.mask and facts.packing is None and not facts.raises
     if not embeds or not given_images(reference, facts.sampled_at):
         return facts
-    todo = tuple(_EMBEDDING_IMAGES if one == _EMBEDDING else one for one in facts.todo)
+    todo = tuple(_EMBEDDING_IMAGES if one == EMBEDDING else one for one in facts.todo)
     return replace(facts, imaged=True, todo=todo)
 
 
@@ -543,6 +543,11 @@ def _guidance(reference: Reference) -> Iterator[str]:
     for one, _ in guiding_methods(reference):
         where = reference.cls.source.where(one)
         yield f"compare the guidance with {one.name} ({where}): this pipeline guides all channels at every step alike"
+
+
+def passing(name: str) -> str:
+    """Return the to-do for an argument of the transformer that nothing is known to make."""
+    return f"pass the transformer {name}"
 
 
 def _authors(names: Mapping[str, str], wanted: str) -> str:
@@ -617,7 +622,7 @@ def _unread(found: Sampling, why: Mapping[str, str]) -> str:
 def _todo(
     sampling: Sampling | None, stepping: Stepping, unshown: bool, channels: str, process: Process | None, text: bool
 ) -> list[str]:  # fmt: skip
-    todo = [_EMBEDDING] if text else []
+    todo = [EMBEDDING] if text else []
     todo += [*(process.todo if process is not None else ()), *stepping.todo]
     if sampling is not None and stepping.made is not None and stepping.made.after:
         todo.append(f"repeat what {sampling.function} does after the last step: {stepping.made.after}")

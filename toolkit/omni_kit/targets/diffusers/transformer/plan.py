@@ -119,8 +119,10 @@ class _Planner:
     pictures: frozenset[str] = frozenset()  # arguments that are known to be no prompt
 
     def plan(self) -> IntegrationPlan:
-        if others := self._not_prompts(self.pipeline):
-            return replace(self, pictures=self.pictures | others).plan()
+        planner, facts = self._with_evidence(self.pipeline)
+        if planner is not self:
+            vars(planner).update(pipeline=facts)
+            return planner.plan()
         return IntegrationPlan(
             base=self.base,
             files=tuple(self.files()),
@@ -138,15 +140,18 @@ class _Planner:
     def _without_steps(self, why: str) -> "_Planner":
         """Return the planner for a pipeline that raises where its steps belong, with the reason in a to-do."""
         facts = self.pipeline.without_steps(f"what was made of them is not valid ({why})")
-        if others := self._not_prompts(facts):
-            return replace(self, pictures=self.pictures | others)._without_steps(why)
-        other = replace(self)
-        vars(other).update(port=self.port, pipeline=with_evidence(self.reference, facts, self.port.forward.names))
+        planner, facts = self._with_evidence(facts)
+        other = replace(planner)
+        vars(other).update(port=planner.port, pipeline=facts)
         return other
 
-    def _not_prompts(self, facts: PipelineFacts) -> frozenset[str]:
-        """Return the arguments that a pipeline with these facts takes for prompts without evidence."""
-        return not_prompts(self.reference, facts, self.port.forward.names) - self.pictures
+    def _with_evidence(self, facts: PipelineFacts) -> tuple["_Planner", PipelineFacts]:
+        """Return the planner and the facts for a pipeline that, where it raises, takes nothing for a prompt without
+        evidence.
+        """
+        others = not_prompts(self.reference, facts, self.port.forward.names) - self.pictures
+        planner = replace(self, pictures=self.pictures | others) if others else self
+        return planner, with_evidence(self.reference, facts, planner.port.forward.names)
 
     def confirmed(self) -> "_Planner":
         """Return the planner with the toy that the authors' class was found to take."""
@@ -170,12 +175,10 @@ class _Planner:
             facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
         if found.why and found.why != NO_TORCH and not facts.raises:
             facts = facts.without_steps(f"{_NOT_RUN} ({found.why.splitlines()[0]})")
-        if others := self._not_prompts(facts):
-            return replace(self, pictures=self.pictures | others)._with(found)
-        facts = with_evidence(self.reference, facts.comparing(found.shapes), self.port.forward.names)
-        other = replace(self, found=found, planned=self._toy_values[0])
+        planner, facts = self._with_evidence(facts.comparing(found.shapes))
+        other = replace(planner, found=found, planned=self._toy_values[0])
         named = bool(self.request.class_name) or not axes
-        ported = self.port if named else self.port.called(model_name(self.reference, self.prefix, axes))
+        ported = planner.port if named else planner.port.called(model_name(self.reference, self.prefix, axes))
         vars(other).update(port=ported if self.in_tree else imported(ported), pipeline=facts)
         return other
 

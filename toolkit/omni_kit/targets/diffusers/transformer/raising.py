@@ -1,4 +1,4 @@
-"""What a pipeline that raises has: arguments, and to-dos, that something of the authors' speaks for.
+"""Arguments and to-dos of a pipeline that raises: those that something of the authors' speaks for.
 
 A pipeline whose denoising steps were read is proven by a run. Of one that raises nothing is, so that a condition is a
 prompt, and latents are pictures, only on evidence: names, and the authors' files around the model and its samplers.
@@ -11,20 +11,27 @@ from dataclasses import replace
 from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.diffusers.porting.forward import LATENTS, MASK, TEXT, TIME
 from omni_kit.targets.diffusers.porting.model_name import axes_of, is_line, is_volume
-from omni_kit.targets.diffusers.transformer.pipeline import CHANNELS, SIGMAS, Condition, PipelineFacts
+from omni_kit.targets.diffusers.transformer.pipeline import (
+    CHANNELS,
+    EMBEDDING,
+    SIGMAS,
+    Condition,
+    PipelineFacts,
+    passing,
+)
 from omni_kit.upstream.repositories.decoding import decodes
 from omni_kit.upstream.repositories.names import searching
 from omni_kit.upstream.repositories.processes.sampler_entries import seeming_samplers
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sources import sources_of
 
-_VOLUME = 5  # axes of latents
+_UNSHOWN, _VOLUME = 4, 5  # axes of latents, where nothing shows how many, and of videos and volumes
 _KNOWN = frozenset({LATENTS, TIME, TEXT, MASK})
 _SIZES = re.compile(r"len(gths?)?$|size|ids?$|rope|freqs?|(^|_)pos|scale|drop|return_")
-_TEXT = re.compile(
-    r"(?<!con)te?xt(?!ure)|prompt|caption|(^|_)(caps?|clip|clap|t5|llm|tokens?|words?|sentences?)(_|$)", re.IGNORECASE
-)
+_TEXT = re.compile(r"(?<!con)te?xt(?!ure)|prompt|caption|(^|_)(caps?|t5)(_|$)", re.IGNORECASE)
 """Names of an embedded prompt."""
+_HINTS = re.compile(r"(^|_)(clip|clap|llm|tokens?|words?|sentences?)(_|$)", re.IGNORECASE)
+"""Names that a prompt has, and in some models what else an encoder or a tokenizer makes."""
 _WIDTH = re.compile(r"(dim|width|channels|features?|size|len|length|encoder|model)\w*$")
 _OTHER = re.compile(
     r"audio|wav|spec|(^|_)(mels?|f0|units?|volume|pitch|energy|mu|spks?|speakers?|singers?|timbre|phones?|phonemes?|"
@@ -39,22 +46,20 @@ _GENERAL = re.compile(r"context|ctx|cross|encoder|cond|(^|_)(c|y|emb|embeds?|emb
 _PROMPTS = re.compile(r"\b(\w+_)?(prompts?|captions?|tokenizers?)\b|\btext_?encoder\b|T5Encoder|CLIPText|FrozenCLIP")
 _PROMPTS_OF_SOUNDS = re.compile(r"\b(\w+_)?captions?\b|\btext_prompts?\b|T5Encoder|CLIPText|\b[Cc][Ll][Aa][Pp]\b")
 """Words of texts next to a model of sounds: a `prompt` may be a recording there, and tokens be those of speech."""
-_SOUNDS = re.compile(
-    r"\b(mel_?spec\w*|spectrograms?|vocoders?|librosa|torchaudio|soundfile|sampl(e|ing)_?rate|f0)\b", re.IGNORECASE
-)
+_SOUNDS = re.compile(r"\b(mels?|mel_?spec\w*|spectrograms?|vocoders?|librosa|torchaudio|soundfile|f0)\b", re.IGNORECASE)
 _PICTURES = re.compile(r"\b(PIL|ImageFolder|save_image|make_grid|imageio|cv2)\b")
 
 
 @searching()
 def not_prompts(reference: Reference, facts: PipelineFacts, names: Mapping[str, str]) -> frozenset[str]:
-    """Return the arguments of forward that are no prompt, nor a mask of one, where a pipeline raises and takes one of
-    them for a prompt without evidence; none otherwise.
+    """Return the arguments of forward that are no prompt, nor a mask of one, where a pipeline raises, since sampling
+    was not read, and takes one of them for a prompt without evidence; none otherwise.
 
     Args:
         names: what the authors call an argument of forward -> what it is called here.
     """
     text = next((old for old, new in names.items() if new == TEXT), "")
-    if not (facts.raises and text) or is_prompt(reference, text):
+    if not (text and _unread(facts)) or is_prompt(reference, text):
         return frozenset()
     return frozenset(name for name in reference.forward if name == text or not is_text(name))
 
@@ -66,17 +71,39 @@ def with_evidence(reference: Reference, facts: PipelineFacts, names: Mapping[str
     Args:
         names: as `not_prompts` takes them.
     """
-    if not facts.raises or facts.by_class is not None:
+    if not _unread(facts) or facts.by_class is not None:
         return facts
+    facts = _with_names(facts, names)
     latents = next((old for old, new in names.items() if new == LATENTS), "")
-    shaped = bool(axes_of(reference, latents)) or not is_volume(reference)
+    volume = facts.axes == _UNSHOWN and not axes_of(reference, latents) and is_volume(reference)
     found = replace(
-        facts, line=of_sounds(reference), axes=facts.axes if shaped else _VOLUME, decodes=decodes(reference),
-        conditions=tuple(_conditions(reference, facts, names)) if facts.placeholder else facts.conditions,
+        facts, line=of_sounds(reference), axes=_VOLUME if volume else facts.axes, decodes=decodes(reference),
+        conditions=tuple(_conditions(reference, facts, names)),
     )  # fmt: skip
     sized = found.pictures or found.film
     idle = (SIGMAS, *(() if sized else (CHANNELS,)))
     return replace(found, todo=tuple(one for one in found.todo if not one.startswith(idle)))
+
+
+def _unread(facts: PipelineFacts) -> bool:
+    """Return whether a pipeline raises because the authors' sampling was not read."""
+    return bool(facts.raises) and facts.placeholder
+
+
+def _with_names(facts: PipelineFacts, names: Mapping[str, str]) -> PipelineFacts:
+    """Return the facts for the prompt, and the mask of it, that the model has by these names."""
+    authors = {new: old for old, new in names.items()}
+    text, condition = TEXT in authors, authors.get(TEXT, "")
+    if condition == facts.condition:
+        return facts
+    told = (passing(condition), *(() if text else (EMBEDDING,)))
+    return replace(
+        facts, text=text, mask=text and MASK in authors, mask_needed=facts.mask_needed and text and MASK in authors,
+        condition=condition, mask_argument=authors.get(MASK, ""), guides=text, guided=None, imaged=False,
+        unknown=tuple(one for one in facts.unknown if one != condition),
+        steps=tuple(one for one in facts.steps if one not in told),
+        todo=tuple(one for one in facts.todo if one not in told),
+    )  # fmt: skip
 
 
 def _conditions(reference: Reference, facts: PipelineFacts, names: Mapping[str, str]) -> Iterator[Condition]:
@@ -89,7 +116,7 @@ def _conditions(reference: Reference, facts: PipelineFacts, names: Mapping[str, 
 
 def is_text(name: str) -> bool:
     """Return whether the name of an argument is that of a prompt."""
-    return bool(_TEXT.search(name)) and not _OTHER.search(name)
+    return bool(_TEXT.search(name)) and not _OTHER.search(name) and not _SIZES.search(name)
 
 
 def is_prompt(reference: Reference, argument: str) -> bool:
@@ -98,7 +125,9 @@ def is_prompt(reference: Reference, argument: str) -> bool:
     """
     if _OTHER.search(argument) or is_label(reference, argument):
         return False
-    if is_text(argument) or any(is_text(name) and _WIDTH.search(name) for name in reference.arguments):
+    if is_text(argument) or any(map(is_text, reference.forward)):
+        return is_text(argument)
+    if _HINTS.search(argument) or any(_TEXT.search(name) and _WIDTH.search(name) for name in reference.arguments):
         return True
     words = _PROMPTS_OF_SOUNDS if of_sounds(reference) else _PROMPTS
     return bool(_GENERAL.search(argument)) and any(words.search(one.text) for one in _around(reference))
@@ -111,19 +140,20 @@ def is_label(reference: Reference, argument: str) -> bool:
 
 def of_sounds(reference: Reference) -> bool:
     """Return whether latents are sounds, or other lines: by names of arguments, or by the authors' files around the
-    model, which are about sounds and not about pictures.
+    model, more of which are about sounds than about pictures.
     """
     if is_volume(reference):
         return False
     if is_line(reference):
         return True
     around = [one.text for one in _around(reference)]
-    return any(map(_SOUNDS.search, around)) and not any(map(_PICTURES.search, around))
+    sounds, pictures = (sum(1 for text in around if words.search(text)) for words in (_SOUNDS, _PICTURES))
+    return sounds > pictures
 
 
 def _around(reference: Reference) -> Iterator[SourceFile]:
     """Yield the files that name the model's class, or a class or function that seems to sample."""
-    names = {reference.class_name, *(name.partition(".")[0] for name, _ in seeming_samplers(reference))}
-    telling = [re.escape(name) for name in names if name[:1].isupper() or "_" in name]
-    named = re.compile(rf"\b({'|'.join([re.escape(reference.class_name), *telling])})\b")
+    samplers = {name.partition(".")[0] for name, _ in seeming_samplers(reference)}
+    telling = [name for name in samplers if name[:1].isupper() or "_" in name]
+    named = re.compile(rf"\b({'|'.join(map(re.escape, [reference.class_name, *telling]))})\b")
     return (one for one in sources_of(reference) if named.search(one.text))
