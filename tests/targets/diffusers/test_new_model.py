@@ -218,7 +218,7 @@ class Net(nn.Module):
 
 
 @pytest.mark.parametrize(("more", "text", "prompt"), [
-    ("", "", ""), (", context", " + context.mean((1, 2))[:, None, None, None]", "context"),
+    ("", "", ""), (", txt", " + txt.mean((1, 2))[:, None, None, None]", "txt"),
 ])  # fmt: skip
 def test_an_argument_of_the_size_of_latents_is_no_prompt(more: str, text: str, prompt: str, tmp_path: Path) -> None:
     (file := tmp_path / "authors" / "net.py").parent.mkdir()

@@ -43,7 +43,7 @@ PIXELS = "from PIL import Image\nfrom net import Net\n"
 
 
 def net(folder: Path, argument: str, made: str = "", rest: str = "", conv: str = "Conv2d", more: str = "") -> str:
-    text = NET.format(made=made, told=argument + more, argument=argument.partition("=")[0], conv=conv)
+    text = NET.format(made=made, told=argument + more, argument=argument.partition(":")[0], conv=conv)
     (folder / "net.py").write_text(text, encoding="utf-8")
     (folder / "rest.py").write_text(rest, encoding="utf-8")
     return f"{folder}::Net"
@@ -57,6 +57,7 @@ def drafted(folder: Path, source: str) -> tuple[Mapping[str, str], Mapping[str, 
 
 @pytest.mark.parametrize(("argument", "made", "rest", "prompt"), [
     ("text_emb", "", "", True),
+    ("text: torch.LongTensor", "", "", False),
     ("context", "text_dim=8, ", "", True),
     ("context", "", WORDS, True),
     ("cond", "", WORDS, True),
@@ -74,7 +75,7 @@ def drafted(folder: Path, source: str) -> tuple[Mapping[str, str], Mapping[str, 
 def test_a_condition_is_a_prompt_where_names_or_files_say_so(
     argument: str, made: str, rest: str, prompt: bool, tmp_path: Path
 ) -> None:
-    assert is_prompt(find_reference(net(tmp_path, argument, made, rest)), argument) is prompt
+    assert is_prompt(find_reference(net(tmp_path, argument, made, rest)), argument.partition(":")[0]) is prompt
 
 
 @pytest.mark.parametrize(("made", "rest", "conv", "sounds"), [

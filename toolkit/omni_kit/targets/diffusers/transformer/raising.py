@@ -32,6 +32,7 @@ _TEXT = re.compile(r"(?<!con)te?xt(?!ure)|prompt|caption|(^|_)(caps?|t5)(_|$)", 
 """Names of an embedded prompt."""
 _HINTS = re.compile(r"(^|_)(clip|clap|llm|tokens?|words?|sentences?)(_|$)", re.IGNORECASE)
 """Names that a prompt has, and in some models what else an encoder or a tokenizer makes."""
+_NUMBERS = re.compile(r"Long|Int|\bint\b")
 _WIDTH = re.compile(r"(dim|width|channels|features?|size|len|length|encoder|model)\w*$")
 _OTHER = re.compile(
     r"audio|wav|spec|(^|_)(mels?|f0|units?|volume|pitch|energy|mu|spks?|speakers?|singers?|timbre|phones?|phonemes?|"
@@ -61,7 +62,7 @@ def not_prompts(reference: Reference, facts: PipelineFacts, names: Mapping[str, 
     text = next((old for old, new in names.items() if new == TEXT), "")
     if not (text and _unread(facts)) or is_prompt(reference, text):
         return frozenset()
-    return frozenset(name for name in reference.forward if name == text or not is_text(name))
+    return frozenset(name for name in reference.forward if name == text or not _is_embedded(reference, name))
 
 
 @searching()
@@ -82,7 +83,11 @@ def with_evidence(reference: Reference, facts: PipelineFacts, names: Mapping[str
     )  # fmt: skip
     sized = found.pictures or found.film
     idle = (SIGMAS, *(() if sized else (CHANNELS,)))
-    return replace(found, todo=tuple(one for one in found.todo if not one.startswith(idle)))
+    told = {passing(one.name) for one in found.conditions}
+    return replace(
+        found, todo=tuple(one for one in found.todo if not one.startswith(idle)),
+        steps=tuple(one for one in found.steps if one not in told),
+    )  # fmt: skip
 
 
 def _unread(facts: PipelineFacts) -> bool:
@@ -126,11 +131,16 @@ def is_prompt(reference: Reference, argument: str) -> bool:
     if _OTHER.search(argument) or is_label(reference, argument):
         return False
     if is_text(argument) or any(map(is_text, reference.forward)):
-        return is_text(argument)
+        return _is_embedded(reference, argument)
     if _HINTS.search(argument) or any(_TEXT.search(name) and _WIDTH.search(name) for name in reference.arguments):
         return True
     words = _PROMPTS_OF_SOUNDS if of_sounds(reference) else _PROMPTS
     return bool(_GENERAL.search(argument)) and any(words.search(one.text) for one in _around(reference))
+
+
+def _is_embedded(reference: Reference, argument: str) -> bool:
+    """Return whether an argument has the name of a prompt, and is not annotated as the numbers of its tokens."""
+    return is_text(argument) and not _NUMBERS.search(reference.forward[argument].annotation)
 
 
 def is_label(reference: Reference, argument: str) -> bool:
