@@ -10,6 +10,7 @@ import libcst as cst
 from omni_kit.errors import Refusal
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import field_read
+from omni_kit.targets.diffusers.porting.empty_weights import with_real_tables
 from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.targets.diffusers.porting.syntax import (
     after_docstring,
@@ -71,7 +72,7 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     unread = _assigned(node) - _read(node) | ({_DTYPE} if _follows_parameters(node) else set())
     node = visited(node, _WithoutUnread({*taken} & unread))
     stolen = sorted(_assigned(node) & set(taken))
-    root.node = visited(node, _Away({name: f"{name}_" for name in stolen}))
+    root.node = with_real_tables(visited(node, _Away({name: f"{name}_" for name in stolen})))
     odd = [one for one in reference.arguments.values() if not one.required and not is_plain(one.default)]
     odd = [one for one in odd if one.name not in _fixed(reference)]
     todo = [f"write what {name} has into this class: the authors' inherits from it, and super() does not reach it here"

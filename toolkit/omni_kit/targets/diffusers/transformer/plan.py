@@ -428,7 +428,7 @@ class _Planner:
             "latents_shape": tuple(self.toy.get(LATENTS) or self.toy[SHAPES][self.pipeline.latents_argument]),
             "text_shape": tuple(self.toy[SHAPES].get(self._text_argument, ())), "text_argument": self._text_argument,
             "raises": self.pipeline.raises, "placeholder": self.pipeline.placeholder,
-            "attends": bool(self.port.attention.processors),
+            "attends": bool(self.port.attention.processors) and "AttentionModuleMixin" in self.port.text,
             "testers": tuple(self.testers) if in_tree else (), "both": self.both,
             "lora": self.lora.name if self.lora is not None else "",
             "scheduler": self.scheduler, "scheduling": self.pipeline.stepping.made, "counted": self.scheduler != FIRST,
