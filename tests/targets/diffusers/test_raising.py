@@ -61,7 +61,7 @@ def drafted(folder: Path, source: str) -> tuple[Mapping[str, str], Mapping[str, 
     ("context", "text_dim=8, ", "", True),
     ("context", "", WORDS, True),
     ("cond", "", WORDS, True),
-    ("context", "", "", False),  # con-text is no text
+    ("context", "", "", False),  # "text" within another word
     ("context", "", WORDS.replace("from net import Net", ""), False),  # a file that does not know the model
     ("texture", "", "", False),
     ("word_emb", "", "", True),

@@ -10,7 +10,7 @@ from omni_kit.upstream.repositories.processes.sampler_call import Guidance
 from omni_kit.upstream.repositories.reference import find_reference
 
 SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far", "defined")
-SAMPLER = """
+NET = """
 import torch
 from torch import nn
 
@@ -22,7 +22,8 @@ class Net(nn.Module):
 
     def forward(self, x, t, y=None):
         return self.inner(x)
-
+"""
+SAMPLER = """
 
 def sample(model, noise, num_steps, guidance_scale=1.0):
     levels = torch.linspace(1, 0, num_steps + 1)
@@ -48,7 +49,7 @@ USUAL = "v = other + guidance_scale * (v - other)"
 ])  # fmt: skip
 def test_guidance_is_what_two_answers_show(asked: str, how: Guidance, tmp_path: Path) -> None:
     file = tmp_path / "net.py"
-    file.write_text(SAMPLER.replace("ASKED", asked), encoding="utf-8")
+    file.write_text(NET + SAMPLER.replace("ASKED", asked), encoding="utf-8")
     (call,) = authors_calls(find_reference(f"{file}::Net"))
     request = {
         "reference": f"{file}::Net", "order": ["x", "t", "y"], "latents": "x", "time": "t", "values": 1, "axes": [4],
@@ -59,9 +60,6 @@ def test_guidance_is_what_two_answers_show(asked: str, how: Guidance, tmp_path: 
 
 
 OBJECT = """
-import torch
-from torch import nn
-
 
 class Step(nn.Module):
     def __init__(self, rate):
@@ -70,15 +68,6 @@ class Step(nn.Module):
 
     def forward(self, x, t, v):
         return x - self.rate * v
-
-
-class Net(nn.Module):
-    def __init__(self, dim=8):
-        super().__init__()
-        self.inner = nn.Linear(dim, dim)
-
-    def forward(self, x, t):
-        return self.inner(x)
 
 
 class Flow(nn.Module):
@@ -103,10 +92,10 @@ def test_a_step_that_is_a_module_without_layers_steps_and_noise_has_the_size_of_
 ) -> None:
     """A module with weights is the denoiser's stand-in: it may be large, and load them from somewhere."""
     file = tmp_path / "net.py"
-    file.write_text(OBJECT.replace("RATE", rate), encoding="utf-8")
+    file.write_text(NET + OBJECT.replace("RATE", rate), encoding="utf-8")
     (call,) = authors_calls(find_reference(f"{file}::Net"))
     request = {
-        "reference": f"{file}::Net", "order": ["x", "t"], "latents": "x", "time": "t", "values": 1, "axes": [4],
+        "reference": f"{file}::Net", "order": ["x", "t", "y"], "latents": "x", "time": "t", "values": 1, "axes": [4],
         "counts": [4, 5], "calls": [{name: getattr(call, name) for name in SAID}],
     }  # fmt: skip
     (found,) = tried("omni_kit.targets.references.authors_calls:trace", request, 60)

@@ -1,7 +1,7 @@
 """Finds nodes by type, calls, arguments, assigned and returned values in syntax trees; each tree is walked once."""
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -43,6 +43,16 @@ def rebuilt(node: Node, instead: Callable[[ast.AST], ast.AST | None] = lambda _:
         instead: what replaces a node; None for a copy of it.
     """
     return cast("Node", _rebuilt(node, instead))
+
+
+def substituted(node: Node, values: Mapping[str, ast.expr]) -> Node:
+    """Return a copy of a tree with expressions instead of names."""
+
+    def value(one: ast.AST) -> ast.AST | None:
+        found = values.get(one.id) if isinstance(one, ast.Name) else None
+        return rebuilt(found) if found is not None else None
+
+    return rebuilt(node, value)
 
 
 def _rebuilt(part: Any, instead: Callable[[ast.AST], ast.AST | None]) -> Any:

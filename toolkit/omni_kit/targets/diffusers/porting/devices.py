@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Collection, Iterable
 
-from omni_kit.pysource.nodes import rebuilt
+from omni_kit.pysource.nodes import substituted
 from omni_kit.targets.diffusers.porting.alternatives import reached, with_changed
 from omni_kit.targets.diffusers.porting.replaced_functions import changed_functions
 from omni_kit.upstream.repositories.closure import Closure
@@ -103,7 +103,8 @@ class _Unasked(Choosing):
         super().__init__()
         nodes = [*ast.walk(function)]
         self._names = {name for one in nodes if (name := _asking(one))}
-        tests = [(one, _properties(self._names, one.test)) for one in nodes if isinstance(one, ast.If)]
+        properties = dict.fromkeys(self._names, ast.parse(f"{PROPERTIES}(0)", mode="eval").body)
+        tests = [(one, substituted(one.test, properties)) for one in nodes if isinstance(one, ast.If)]
         self.values = {id(one): value for one, test in tests if isinstance(value := without_gpu(test), bool)}
         inside = [part for one, _ in tests if id(one) in self.values for part in ast.walk(one.test)]
         if _reads(inside, self._names) != _reads(nodes, self._names) or not self._names:
@@ -121,12 +122,6 @@ class _Unasked(Choosing):
             return node
         self.done = True
         return (node.body if value else node.orelse) or [ast.Pass()]
-
-
-def _properties(names: Collection[str], node: ast.expr) -> ast.expr:
-    """Return a copy of an expression with the properties themselves instead of the names that hold them."""
-    asked = ast.parse(f"{PROPERTIES}(0)", mode="eval").body
-    return rebuilt(node, lambda one: rebuilt(asked) if isinstance(one, ast.Name) and one.id in names else None)
 
 
 def _asking(node: ast.AST) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from omni_kit.pysource.nodes import rebuilt
+from omni_kit.pysource.nodes import substituted
 from omni_kit.targets.diffusers.porting.axis_of_heads import HEADED, TOGETHER, then, with_axis_of_heads
 from omni_kit.targets.diffusers.porting.replaced_functions import rewritten
 from omni_kit.targets.diffusers.porting.score_precision import in_any_precision
@@ -124,7 +124,7 @@ def _attended(
         weights, between, end = statement.value, list[ast.stmt](), place + 1
         while end < len(body):
             if _target(body[end]) == name:
-                weights = _put(weights, name, _value(body[end]))
+                weights = substituted(_value(body[end]), {name: weights})
             elif isinstance(body[end], ast.Assert):
                 pass  # of what it computes, which is not there any more
             elif _named(name, body[end]) or _stored(body[end]) & {*_read(weights)}:
@@ -202,7 +202,7 @@ def _scores_in(
         value = _value(one)
         kept = (other for other in body[place + 1 : end] if other not in gone)
         if not any(_stored(other) & _read(value) for other in kept):
-            weights, gone = _put(value, name, weights), [*gone, one]
+            weights, gone = substituted(weights, {name: value}), [*gone, one]
             scores = _scores(weights, dropouts)
     return scores, gone
 
@@ -253,11 +253,6 @@ def _read(node: ast.expr) -> set[str]:
 
 def _named(name: str, node: ast.AST) -> int:
     return sum(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
-
-
-def _put(value: ast.expr, name: str, node: ast.expr) -> ast.expr:
-    """Return a copy of an expression with another one instead of a name."""
-    return rebuilt(node, lambda one: rebuilt(value) if isinstance(one, ast.Name) and one.id == name else None)
 
 
 class _Attended(ast.NodeTransformer):

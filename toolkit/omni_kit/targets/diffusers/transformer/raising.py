@@ -39,7 +39,7 @@ _OTHER = re.compile(
     r"pose|joints?|actions?|obs|states?|images?|imgs?|masks?)(_|$)",
     re.IGNORECASE,
 )
-"""Names of conditions that are no prompts, whatever else the authors' files are about."""
+"""Names of conditions other than prompts, regardless of the authors' files."""
 _LABELS = re.compile(r"^(class_?)?(labels?|class|classes|cls|y)$")
 _COUNTS = re.compile(r"^(num|n|nb)_?(class|label)\w*$|^(class|label)_(dim|num|size|count)$|^classes$")
 _GENERAL = re.compile(r"context|ctx|cross|encoder|cond|(^|_)(c|y|emb|embeds?|embedding)(_|$)", re.IGNORECASE)
@@ -53,8 +53,8 @@ _PICTURES = re.compile(r"\b(PIL|ImageFolder|save_image|make_grid|imageio|cv2)\b"
 
 @searching()
 def not_prompts(reference: Reference, facts: PipelineFacts, names: Mapping[str, str]) -> frozenset[str]:
-    """Return the arguments of forward that are no prompt, nor a mask of one, where a pipeline raises, since sampling
-    was not read, and takes one of them for a prompt without evidence; none otherwise.
+    """Return the arguments of forward other than prompts and their masks, if the pipeline raises because sampling was
+    not read, and an argument was taken for a prompt without evidence; none otherwise.
 
     Args:
         names: what the authors call an argument of forward -> what it is called here.

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-from omni_kit.pysource.nodes import rebuilt
+from omni_kit.pysource.nodes import substituted
 from omni_kit.upstream.repositories.traits import ENDS
 
 _EQUAL = re.compile(r"asserted (\d+) == (\d+)")
@@ -120,17 +120,26 @@ def _written_out(test: ast.expr, frame: FrameType) -> ast.expr:
         return test
     try:
         code = _value(test.func, frame).__code__
-        nodes = ast.walk(ast.parse("".join(linecache.getlines(code.co_filename))))
-    except Exception:  # what is called is no function of the authors', or whatever their code raises
+    except Exception:  # it is not a function, or the authors' code raised
         return test
-    own = (one for one in nodes if isinstance(one, ast.FunctionDef))
-    function = next((one for one in own if (one.lineno, one.name) == (code.co_firstlineno, code.co_name)), None)
+    functions = _functions("".join(linecache.getlines(code.co_filename)))
+    function = functions.get((code.co_firstlineno, code.co_name))
     body = [one for one in function.body if not isinstance(one, ast.Expr)] if function is not None else []
     if function is None or len(function.args.args) != len(test.args):
         return test
     given = {one.arg: value for one, value in zip(function.args.args, test.args, strict=True)}
     answer = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
-    return rebuilt(answer, lambda one: given.get(one.id) if isinstance(one, ast.Name) else None) if answer else test
+    return substituted(answer, given) if answer else test
+
+
+@lru_cache(maxsize=64)
+def _functions(text: str) -> dict[tuple[int, str], ast.FunctionDef]:
+    """Return the functions of a file by line and name."""
+    try:
+        nodes = ast.walk(ast.parse(text))
+    except SyntaxError:
+        return {}
+    return {(one.lineno, one.name): one for one in nodes if isinstance(one, ast.FunctionDef)}
 
 
 def _opposite(test: ast.expr) -> ast.expr:
