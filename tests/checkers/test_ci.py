@@ -110,6 +110,7 @@ class TestAction:
         summary = (repository.parent / "summary.md").read_text(encoding="utf-8")
         assert "| forward | ✓ passed |" in summary
 
+    @pytest.mark.sweep
     def test_every_line_of_paths_counts_and_a_mistake_is_an_annotation(self, repository: Path) -> None:
         shutil.copytree(repository / "plugins" / "olmoe", repository / "plugins" / "second" / "olmoe")
         _break(repository)
@@ -163,6 +164,7 @@ class TestAction:
         assert end == f"::{start}::"
         assert not [line for line in lines if line.startswith(("::", "##"))]
 
+    @pytest.mark.sweep
     @pytest.mark.parametrize(
         "names", first(1, [["my model", 'it"s', "o'k", "$(touch pwned)", "`touch pwned`"], ["*"], ["-rf"], ["--help"]])
     )
@@ -280,6 +282,7 @@ class TestPreCommit:
         assert done.returncode == 1
         assert "VEO101" in done.stdout
 
+    @pytest.mark.sweep
     def test_files_elsewhere_are_no_models(self, configured: Path) -> None:
         done = self.run(configured, "--files", "setup.py")
         assert done.returncode == 0, done.stdout

@@ -58,6 +58,7 @@ def reports(
     }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", sampled(range(len(CASES)), *range(len(EXAMPLES))), ids=[case[0] for case in CASES])
 def test_case(number: int, reports: dict[tuple[str, int], Report]) -> None:
     _, broken, _, says = CASES[number]
@@ -67,6 +68,7 @@ def test_case(number: int, reports: dict[tuple[str, int], Report]) -> None:
     assert not report.findings or any(says in finding.message for finding in report.findings), report.findings
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", sampled(range(len(OWN)), 0), ids=[model for model, _ in OWN])
 def test_veomnis_own(number: int, reports: dict[tuple[str, int], Report]) -> None:
     assert [finding.message for finding in reports["test_veomnis_own", number].findings] == OWN[number][1]

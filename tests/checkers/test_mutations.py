@@ -57,7 +57,7 @@ VEOMNIS_OWN = {
 MISTAKES = [mistake for model in VEOMNIS_OWN for mistake in read_mistakes(model)]
 
 
-@pytest.mark.parametrize("mistake", sampled(MISTAKES, *MISTAKES[::3]), ids=str)
+@pytest.mark.parametrize("mistake", sampled(MISTAKES, *MISTAKES[::6]), ids=str)
 def test_a_mistake_is_found(mistake: Mistake, subject: Subject) -> None:
     findings = found(subject(mistake.model, mistake.edits), mistake.rule)
     assert findings, "nothing was found"

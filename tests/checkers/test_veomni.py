@@ -117,11 +117,13 @@ def report(veomni_models: Path) -> Report:
     return check([veomni_models.parents[1]])
 
 
+@pytest.mark.sweep
 def test_the_findings_are_the_known_defects(report: Report) -> None:
     found = Counter((family_of(finding.rule), _model(finding.path)) for finding in report.findings)
     assert found == {(rule, model): count for rule, models in KNOWN.items() for model, count in models.items()}
 
 
+@pytest.mark.sweep
 def test_an_error_is_something_that_breaks_or_corrupts(report: Report) -> None:
     assert {finding.rule for finding in report.findings if finding.severity is Severity.error} == {
         "VEO104",
@@ -135,6 +137,7 @@ def _model(path: Path) -> str:
     return path.parts[path.parts.index("models") + 2]
 
 
+@pytest.mark.sweep
 def test_every_model_that_registers_was_looked_at(report: Report) -> None:
     assert {path.name for path in report.models} >= {"deepseek_v3", "qwen3_moe", "qwen3_omni_moe", "llama", "flux"}
     assert len(report.models) >= 20

@@ -33,6 +33,7 @@ def kill_while_writing(source: Path, destination: Path, delay: float) -> bool:
     return process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.sweep
 def test_killed_again_and_again(large: Path, tmp_path: Path) -> None:
     wanted, found = tmp_path / "wanted", tmp_path / "found"
     convert(str(large), wanted, to="canonical", shard_size="5MB")

@@ -203,6 +203,7 @@ def test_a_failing_disk_is_one_line(toy: Toys, tmp_path: Path, monkeypatch: pyte
     assert convert(str(toy("qwen3_moe")), tmp_path / "out", to="canonical", shard_size="50KB", resume=True).resumed
 
 
+@pytest.mark.sweep
 def test_memory_stays_far_below_the_checkpoint(tmp_path: Path) -> None:
     """600 MB of which one layer's gate_up_proj is 134 MB; the experts are holes in the file and cost no disk."""
     source = tmp_path / "source"

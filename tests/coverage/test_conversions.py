@@ -33,10 +33,12 @@ def test_a_conversion_is_compared_with_diffusers_own() -> None:
     assert (difference.ours, difference.theirs) == (["proj_in.bias"], ["proj_in.bias"])
 
 
+@pytest.mark.sweep
 def test_a_checkpoint_that_diffusers_does_not_know_has_no_conversion() -> None:
     assert conversions.own_conversion({"lamp.0.weight": torch.zeros(2, 3)}) is None
 
 
+@pytest.mark.sweep
 def test_numbers_of_the_published_model_are_replaced_by_those_of_a_toy() -> None:
     """diffusers' function for Flux splits rows by the published width."""
     from diffusers import FluxTransformer2DModel

@@ -226,6 +226,7 @@ def test_figures_of_a_fork_are_those_of_a_fresh_process(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.sweep
 def test_a_fork_has_threads_and_figures_of_a_fresh_process_and_no_random_state_of_its_server(logs: Path) -> None:
     threads = Evaluate("__import__('torch').get_num_threads()")
     layer = "(lambda one: (one[0], one(one[0].weight).softmax(1).std().backward()))(torch.nn.Sequential(L(99, 99)))"

@@ -13,6 +13,7 @@ from omni_kit.isolation.limits import Limits, own_shared_memory
 from omni_kit.isolation.requests import CALLING, Call
 from omni_kit.isolation.servers import can_fork
 from omni_kit.isolation.worker import StepError, Worker
+from tests.conftest import sampled
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not say what processes use")
 
@@ -87,7 +88,9 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     assert {*os.listdir(SHARED)} == before
 
 
-@pytest.mark.parametrize("greed", GREEDY)
+@pytest.mark.parametrize(
+    "greed", sampled(GREEDY, "memory", "a fork bomb", "threads", "one long temporary file", "open files")
+)
 def test_what_takes_too_much_ends_as_the_candidates_error(start: Callable[..., Worker], greed: str) -> None:
     code, says = GREEDY[greed]
     began = time.monotonic()

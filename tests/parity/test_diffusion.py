@@ -283,6 +283,7 @@ def test_low_precision_that_upstream_avoids_is_seen_and_explained(denoisers: Pat
     assert qwen.ok, _show(qwen)
 
 
+@pytest.mark.sweep
 def test_a_scaffold_keeps_in_float32_what_diffusers_keeps(sides: Sides) -> None:
     report = run_parity(resource_dir("reference_models") / "veomni" / "wan", ["dtype", "opslots"], sides=sides)
 

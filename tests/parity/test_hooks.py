@@ -107,6 +107,7 @@ def test_experts_of_prediction_layers_are_not_stacked(tmp_path: Path, sides: Sid
     assert "of a prediction layer, which fill no parameter" in found.reason
 
 
+@pytest.mark.sweep
 def test_a_classifier_passes_on_the_number_of_items(tmp_path: Path, sides: Sides) -> None:
     new_model("classified", "smollm3", target="veomni", into=tmp_path)
     run_configs(sorted((tmp_path / "classified").glob("*_patch_gen_config.py")))

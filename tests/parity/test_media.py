@@ -94,6 +94,7 @@ def test_features_of_another_process_s_images(plant: Plant, sides: Sides) -> Non
     assert not any(f"({scene})" in level.reason for scene in ("text alone", "a film next to other samples"))
 
 
+@pytest.mark.sweep
 def test_a_process_without_films_that_calls_no_tower_for_them(
     plant: Plant, sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:

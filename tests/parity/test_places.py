@@ -53,10 +53,7 @@ PLACES: dict[str, tuple[Edits, str, str, str]] = {
 
 # One of each kind of place; the others go the same ways.
 QUICK = (
-    "a converter raises", "a converter takes no key", "a parameter has another name",
-    "a module computes something else",
-    "a gradient is cut", "the package cannot be imported", "a forward raises in one way of calling", "a hook raises",
-    "an attribute is wrong",
+    "a converter raises", "a module computes something else", "a gradient is cut", "a hook raises",
 )  # fmt: skip
 
 

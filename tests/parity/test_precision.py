@@ -160,6 +160,7 @@ def test_a_weight_that_upstream_keeps_in_float32_is_missed(veomni_models: Path, 
     assert "bfloat16" not in level.reason
 
 
+@pytest.mark.sweep
 def test_a_dtype_in_which_upstream_itself_does_not_run_proves_nothing(veomni_models: Path, sides: Sides) -> None:
     report = run_parity(veomni_models / "deepseek_v4", ["dtype"], sides=sides)
 

@@ -81,6 +81,7 @@ def test_faults_that_one_way_of_calling_does_not_show(plant: Plant, sides: Sides
     assert all(f"{name}: " in report.level("scenarios").reason for name in wrong)
 
 
+@pytest.mark.sweep
 def test_ways_alone_where_nobody_names_the_level(plant: Plant, sides: Sides) -> None:
     names = {one.name for one in run_parity(plant("called_shortly", {}), sides=sides).level("scenarios").scenarios}
     assert {"cache", "every field at once", "every choice of layers at once"} <= names

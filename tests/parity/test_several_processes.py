@@ -131,6 +131,7 @@ def test_experts_whose_kernels_a_cpu_cannot_run_are_an_error(veomni_models: Path
     assert report.exit_code == 3
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("dimension", "status"), sampled([("gather_dim=1", "pass"), ("gather_dim=2", "fail")], ("gather_dim=2", "fail"))
 )

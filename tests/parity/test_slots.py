@@ -33,6 +33,7 @@ def slots_of(report: ParityReport) -> LevelResult:
     return report.level("opslots")
 
 
+@pytest.mark.sweep
 def test_every_slot_of_a_real_model_is_called_and_changes_nothing(veomni_models: Path, sides: Sides) -> None:
     report = compare(veomni_models / "qwen3_moe", sides)
 
@@ -43,6 +44,7 @@ def test_every_slot_of_a_real_model_is_called_and_changes_nothing(veomni_models:
     assert 0 < found.max_rel < 1e-5  # a reference that is another implementation does not agree to the last bit
 
 
+@pytest.mark.sweep
 def test_a_slot_of_classes_that_were_not_built_is_said(veomni_models: Path, sides: Sides) -> None:
     said = [note for note in compare(veomni_models / "qwen3", sides).notes if note.startswith("opslots")]
 

@@ -41,7 +41,7 @@ def without_docstring_layout(node: ast.FunctionDef) -> str:
     return "\n".join(map(ast.dump, node.body))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_subsets(data: st.DataObject, tmp_path: Path) -> None:
     source = read_source(data.draw(st.sampled_from(MODULES)), Libraries())

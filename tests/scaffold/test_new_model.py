@@ -386,6 +386,7 @@ def _file(place: Path) -> None:
     (place / "tests").touch()
 
 
+@pytest.mark.sweep
 def test_a_failure_half_way_takes_back_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     new_model("m", "olmoe", target="veomni", into=tmp_path)
     before = tree(tmp_path)

@@ -158,6 +158,7 @@ def test_parity_names_the_dependency_that_blocks_a_given_library(
     assert "omni-kit-libraries" not in refusal.value.message
 
 
+@pytest.mark.sweep
 def test_commands_and_notes_name_the_library_that_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import transformers
 

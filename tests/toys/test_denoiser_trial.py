@@ -567,6 +567,7 @@ class Unset(Small):
         return self.mixed(x, kept.mean() + text[:, None]) * t[:, None, None, None]
 
 
+@pytest.mark.sweep
 def test_what_gives_a_missing_variable_its_value_is_tried_first() -> None:
     assert searched_inputs(Unset()).inputs["0.mask"].dim() == 3
 
@@ -734,6 +735,7 @@ class Cube(Small):
         return self.mixed(x.flatten(3), self.text(cond)).view(x.shape) * t[:, None, None, None, None]
 
 
+@pytest.mark.sweep
 def test_a_shape_that_a_check_requires_is_taken_whole() -> None:
     inputs = denoiser_inputs(Cube(side=4))
     assert inputs["0.x"].shape == inputs["1.x"].shape == (1, 6, 4, 4, 4)

@@ -94,6 +94,7 @@ def test_channels_that_a_pipeline_names_are_those_of_its_latents_and_its_denoise
     assert channels == (16, 16)  # "should have 16 input channels or 33"
 
 
+@pytest.mark.sweep
 def test_latents_next_to_those_of_an_image_leave_the_length_of_texts_alone() -> None:
     config = made("CogVideoXImageToVideoPipeline").transformer.config
     assert (config.in_channels, config.out_channels, config.max_text_seq_length) == (32, 16, 226)

@@ -29,6 +29,7 @@ def test_a_report_needs_an_existing_directory(plugin: Path, tmp_path: Path) -> N
         assert not place.parent.exists()
 
 
+@pytest.mark.sweep
 def test_a_dry_run_writes_no_report(plugin: Path, tmp_path: Path) -> None:
     installed = str(find_library("transformers").root)
     report = tmp_path / "report.md"
@@ -56,6 +57,7 @@ def test_exit_codes(status: str, code: int) -> None:
     assert Bump("a 1", "a 2", [ModelUpgrade("a", stages=[stage])]).exit_code == code
 
 
+@pytest.mark.sweep
 def test_a_resumed_run_reports_what_the_first_one_merged(plugin: Path) -> None:
     where = find_library("transformers").root
     first = upgrade(plugin, where, where, compare=False)

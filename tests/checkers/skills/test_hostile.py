@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from omni_checkers.skills import check_skills
+from tests.conftest import first
 
 _HEAD = "---\nname: {}\ndescription: Adds two numbers. Use when asked for a sum.\n---\n# Example\n\n"
 _PAIRS = list(zip("abcdefgh", "bcdefghi", strict=True))
@@ -62,7 +63,7 @@ def test_a_bad_page_is_a_finding_and_the_others_are_checked(tmp_path: Path) -> N
     assert "OMK003" not in {one.rule for one in report.findings}
 
 
-@pytest.mark.parametrize("name", _COSTLY)
+@pytest.mark.parametrize("name", first(3, _COSTLY))
 def test_a_page_costs_time_by_its_length(name: str, tmp_path: Path) -> None:
     started = time.process_time()
     report = check_skills([_pack(tmp_path, {name: _COSTLY[name]})], ignore=["SKL4"])

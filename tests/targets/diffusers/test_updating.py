@@ -68,6 +68,7 @@ def test_what_authors_change_comes_beside_what_people_changed(crane: Path) -> No
     assert own.read_text(encoding="utf-8").startswith("# mine\n")
 
 
+@pytest.mark.sweep
 def test_blocks_of_a_pipeline_that_is_there_are_updated(tmp_path: Path) -> None:
     new_model("blocks", "WanPipeline", target="diffusers", kind="modular", into=tmp_path)
     assert not changed(tmp_path / "blocks")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import first
 from tests.targets.diffusers.porting.small_models import ASKED, NET, SPLIT, attention, ported
 
 
@@ -21,7 +22,7 @@ WAVES = (
 )
 
 
-@pytest.mark.parametrize("made", ["torch.float32", "torch.float16 if depth > 9 else torch.float32"])
+@pytest.mark.parametrize("made", first(1, ["torch.float32", "torch.float16 if depth > 9 else torch.float32"]))
 @pytest.mark.parametrize(("layer", "called"), [
     ("nn.Sequential(nn.Linear(dim, dim), nn.SiLU())", "self.t_in(waves(t, self.dim))"),
     ("nn.Linear(dim, dim)", "self.t_in(y)"),

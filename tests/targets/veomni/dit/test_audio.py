@@ -44,6 +44,7 @@ def test_the_schedulers_own_step_ends_at_the_clean_latents(found: dict[str, Any]
     assert found["steps"] > 10
 
 
+@pytest.mark.sweep
 def test_a_sound_is_as_long_as_the_pipeline_draws_it(found: dict[str, Any]) -> None:
     """Longer ones are cut, and shorter ones end in silence."""
     assert found["latents"] == [1, 8, 64]

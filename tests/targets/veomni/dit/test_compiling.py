@@ -69,6 +69,7 @@ def test_the_choice_is_offered_where_the_wrapper_can_compile(
     assert wrapper_choice(torch.nn.Linear(1, 1)) == []
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("_traced")
 def test_blocks_are_one_graph_and_a_few_more_for_other_sizes_which_are_kept(
     built: Built,

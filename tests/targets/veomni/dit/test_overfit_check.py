@@ -27,6 +27,7 @@ def changed(file: Path, right: str, wrong: str) -> None:
     file.write_text(text.replace(right, wrong), encoding="utf-8")
 
 
+@pytest.mark.sweep
 def test_what_is_generated_teaches_what_the_pipeline_draws() -> None:
     found = asked(WAN)
     assert found.status == "pass"

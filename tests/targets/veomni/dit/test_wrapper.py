@@ -27,6 +27,7 @@ def test_diffusers_stays_as_it_is(found: dict[str, Any]) -> None:
     assert found["untouched"]
 
 
+@pytest.mark.sweep
 def test_building_takes_one_model_of_memory(found: dict[str, Any]) -> None:
     assert found["peak"] < 1.5
 

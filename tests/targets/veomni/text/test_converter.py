@@ -238,6 +238,7 @@ def test_a_class_inside_reads_the_whole_models_checkpoint_and_its_own(name: str,
     assert json.loads(said.splitlines()[-1]) == {"published": [], "own": []}
 
 
+@pytest.mark.sweep
 def test_classes_inside_get_the_path_to_them_where_renamings_would_spoil_their_names(tmp_path: Path) -> None:
     for model in ("qwen2_5_vl", "olmoe"):
         new_model(f"renamed_{model}", model, target="veomni", into=tmp_path)
