@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from omni_kit.targets.diffusers.scheduling.authors_process import confirmed, process_along
-from omni_kit.targets.references.authors_calls import limited, unclamped
+from omni_kit.targets.references.authors_calls import limited
+from omni_kit.targets.references.sampled_latents import unclamped
 from omni_kit.upstream.repositories.processes.process import Process
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.processes.used_samplers import UNUSED

@@ -31,4 +31,34 @@ def test_attributes_are_those_of_configs_that_agree(configs: list[str], text: st
     assert isinstance(init, ast.FunctionDef)
     given = [(one, None) for one in init.args.args[1:]]
     repository = find_reference(f"{tmp_path}/net.py::Net").repository
-    assert dict(settings_objects(repository, given, [init])) == ({"params": text} if text is not None else {})
+    found = {one.name: one.expression(whole=False) for one in settings_objects(repository, given, [init])}
+    assert found == ({"params": text} if text is not None else {})
+
+
+NESTED = """
+def __init__(self, opt):
+    self.opt = opt
+    self.last = opt["noise"].get("last", 0.02)
+    self.kind = opt["noise"]["kind"]
+
+
+def sample(self, opt):
+    return self.opt.noise.timesteps, self.opt.k_step, opt["unread"]
+"""
+CONFIG = """
+model:
+  width: 8
+  k_step: 100
+  noise: {kind: linear, timesteps: 100, other: 1}
+"""
+
+
+def test_settings_are_nested_and_the_number_of_steps_is_that_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "all.yaml").write_text(CONFIG)
+    methods = [one for one in ast.parse(NESTED).body if isinstance(one, ast.FunctionDef)]
+    repository = find_reference(f"{tmp_path}/net.py::Net").repository
+    (found,) = settings_objects(repository, [(methods[0].args.args[1], None)], methods)
+    assert found.trained == 100
+    assert found.expression(whole=False) == "namespace(k_step=100, noise=namespace(kind='linear', timesteps=100))"
+    assert found.expression(whole=True) == "namespace(k_step=steps, noise=namespace(kind='linear', timesteps=steps))"

@@ -10,21 +10,28 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from functools import cache
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from omni_kit.errors import in_short
 from omni_kit.targets.references.authors import Authors
 from omni_kit.targets.references.on_cpu import stay_on_cpu
+from omni_kit.targets.references.sampled_latents import (
+    LastClamp,
+    LastComputed,
+    latents_of,
+    noise_first,
+)
+from omni_kit.targets.references.sampled_latents import (
+    unclamped as unclamped,  # samplers that were written before import it from here
+)
 from omni_kit.targets.references.showing import showing_nothing
 from omni_kit.targets.references.standing_in import StandIn
 from omni_kit.targets.replacing import replaced
@@ -41,7 +48,6 @@ _MEMORY = 3 * 2**30  # bytes, of one sampler
 _LONGEST_TRYING, _WHOLE = 12.0, 30.0  # seconds of one call, and of all as far as none has run
 _MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 20, 4096
 _CLOSE = 1e-5
-_CLAMPS = frozenset({"clip", "clamp", "clip_", "clamp_"})
 _SCALE, _APART = 3.0, 0.2
 _FORWARD, _SCALES = "forward_with_", re.compile(r"scale|weight|strength|guidance|cfg")
 _LAYERS = re.compile(
@@ -52,6 +58,8 @@ _MAKES = (("1", "2"), ("None", "None"), ("{}", "{}"))
 _GIVES = (
     ("torch.zeros_like(begun)", "torch.ones_like(begun)"), ("{}", "{}"), ("1", "2"), ("None", "None"),
     ("torch.zeros(len(begun), dtype=torch.long)", "torch.ones(len(begun), dtype=torch.long)"),
+    ("torch.zeros(len(begun), begun.shape[-1], 8)", "torch.ones(len(begun), begun.shape[-1], 8)"),
+    ("torch.zeros(len(begun), 8, begun.shape[-1])", "torch.ones(len(begun), 8, begun.shape[-1])"),
     ("StandIn('one')", "StandIn('other')"),
 )  # fmt: skip
 """Values for arguments that nothing is known of: two of each kind."""
@@ -73,6 +81,7 @@ class Denoiser(nn.Module):
         model: what attributes are read from; without one any attribute is there, and equals anything.
         apart: what is added to the first and to the second of two answers.
         channels: number of channels of latents; read where `model` is None.
+        kind: the class of the model, of which `around` makes no object; without one that of `model`.
 
     Attributes:
         twice: it was asked for two answers.
@@ -82,8 +91,10 @@ class Denoiser(nn.Module):
     def __init__(
         self, asked: Callable[..., Any], order: Sequence[str], latents: str, time: str, rows: int,
         values: int | Sequence[str] = 1, model: Any = None, apart: tuple[float, float] = (0.0, 0.0), channels: int = 1,
+        kind: type | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        self.__dict__["_kind"] = type(model) if kind is None and model is not None else kind
         self._channels = channels
         self._asked, self._order, self._names, self._rows = asked, [*order], (latents, time), rows
         self._values = values
@@ -201,7 +212,8 @@ def around(
 ) -> Any:
     """Return an object that holds this model, and is made as far as its constructor goes with these arguments.
 
-    The constructor makes no other module of the authors' that has layers: each is the model, too.
+    The constructor makes no other module of the authors' that has layers: each is the model, too; and so is each object
+    of the model's class, whoever makes it.
 
     Args:
         held: the attributes for the model.
@@ -215,8 +227,10 @@ def around(
     others = [name for name, one in vars(module).items() if inspect.isclass(one) and issubclass(one, nn.Module)
               and one not in cls.__mro__ and not one.__module__.startswith("torch.") and _has_layers(one)]  # fmt: skip
     with ExitStack() as instead:
-        for name in others:
-            instead.enter_context(replaced(module, name, lambda *_, **__: model))
+        for place, name in [*((module, name) for name in others), *_named(model)]:
+            instead.enter_context(replaced(place, name, lambda *_, **__: model))
+        if (authors := _authors_of(module)) is not None:
+            instead.enter_context(chdir(authors.repository.outermost))  # it may read files of theirs
         try:
             kind.__init__(made, **given)
         except TimeoutError:
@@ -228,6 +242,20 @@ def around(
     return made.eval() if isinstance(made, nn.Module) else made
 
 
+def _named(model: Any) -> list[tuple[Any, str]]:
+    """Return the modules, each with a name that it has for the class that a denoiser stands for."""
+    kind = vars(model).get("_kind") if isinstance(model, Denoiser) else None
+    theirs = [one for one in [*sys.modules.values()] if _authors_of(one) is not None]
+    return [(module, name) for module in theirs for name, one in [*vars(module).items()]
+            if kind is not None and inspect.isclass(one)
+            and (one.__module__, one.__qualname__) == (kind.__module__, kind.__qualname__)]  # fmt: skip
+
+
+def _authors_of(module: Any) -> Authors | None:
+    """Return what has imported a module of the authors'."""
+    return getattr(getattr(module, "__loader__", None), "authors", None)
+
+
 def _has_layers(cls: type[nn.Module]) -> bool:
     """Return whether code of a module or of its bases makes layers or weights, or loads them; schedules do not."""
     own = [one for one in cls.__mro__ if not one.__module__.startswith("torch.") and one is not object]
@@ -237,9 +265,12 @@ def _has_layers(cls: type[nn.Module]) -> bool:
         return True
 
 
-def namespace(**settings: Any) -> SimpleNamespace:
-    """Return an object with these attributes."""
-    return SimpleNamespace(**settings)
+class namespace(dict[str, Any]):  # noqa: N801
+    """Settings: each is an attribute and an entry."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(settings)
+        self.__dict__ = self
 
 
 @cache
@@ -308,73 +339,6 @@ def _in_memory(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-@contextmanager
-def noise_first(noise: torch.Tensor, draws: bool = True) -> Iterator[None]:
-    """Let the first draw of noise be this one, also where the sampler draws pictures of another size; later draws stay
-    as they are.
-    """
-    left, randn, like = [noise] if draws else [], torch.randn, torch.randn_like
-
-    def first(*size: Any, **given: Any) -> torch.Tensor:
-        shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
-        alike = len(shape) == noise.ndim and shape[:1] == noise.shape[:1]
-        return left.pop() if left and alike else randn(*size, **given)
-
-    def first_like(tensor: torch.Tensor, **given: Any) -> torch.Tensor:
-        return left.pop() if left and tensor.shape == noise.shape else like(tensor, **given)
-
-    with replaced(torch, "randn", first), replaced(torch, "randn_like", first_like):
-        yield
-
-
-def latents_of(returned: Any, shape: torch.Size) -> torch.Tensor:
-    """Return the latents among what a sampler returns: the last of several steps.
-
-    Raises:
-        ValueError: there are none of this shape.
-    """
-    if isinstance(returned, torch.Tensor):
-        if returned.shape == shape:
-            return returned
-        if returned.shape[1:] == shape:
-            return returned[-1]
-    parts = [*returned.values()] if isinstance(returned, Mapping) else returned
-    if isinstance(parts, list | tuple) and parts:
-        for one in reversed(parts) if isinstance(returned, list) else parts:
-            try:
-                return latents_of(one, shape)
-            except ValueError:
-                continue
-    raise ValueError(f"returns no latents of shape {tuple(shape)}")
-
-
-class LastClamp(TorchFunctionMode):
-    """Keeps what the last clamp receives: pipelines clamp pictures, and scale them, only when they decode them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._before: torch.Tensor | None = None
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run a function, and note a clamp."""
-        if getattr(func, "__name__", "") in _CLAMPS and args:
-            self._before = args[0].clone()
-        return func(*args, **(kwargs or {}))
-
-    def before(self, latents: torch.Tensor) -> torch.Tensor:
-        """Return what the last clamp received, whatever was made of it; latents themselves without a clamp."""
-        before = self._before
-        return before if before is not None and before.shape == latents.shape else latents
-
-
-def unclamped(sampled: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """Return the latents that a sampler ends with, before it clamps them and makes pictures of them."""
-    clamp = LastClamp()
-    with clamp:
-        latents = sampled()
-    return clamp.before(latents)
-
-
 def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what each call of a sampler did with stand-ins, or why it did not run.
 
@@ -385,7 +349,10 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
             `defined`, and `far`, which is the same for those that must agree.
     """
     stay_on_cpu()
-    authors, elapsed = Authors(find_reference(request["reference"])), Elapsed()
+    reference = find_reference(request["reference"])
+    authors, elapsed = Authors(reference), Elapsed()
+    with suppress(Exception):  # the authors' own reasons
+        request = {**request, "kind": authors.get(reference.cls.source.module, reference.class_name)}
     found: list[dict[str, Any]] = []
     ran: Any = None
     for call in request["calls"]:
@@ -539,12 +506,13 @@ class _Run:
         Args:
             peeks: end at the first call.
         """
-        begun = torch.full(self.shape, NOISE)
+        begun, shapes = torch.full(self.shape, NOISE), set[torch.Size]()
 
         def asked(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
             told = (one_value(x), float(t[0]) if t.is_floating_point() else int(t[0]))
             if not self.calls or self.calls[-1] != told:
                 self.calls.append(told)
+            shapes.add(x.shape)
             if len(self.calls) > max(_MOST_CALLS, count if self.call.get("trained") else 0):
                 raise ValueError("asks too often")
             self._note(inspect.currentframe())
@@ -562,6 +530,7 @@ class _Run:
             self.request["values"],
             apart=self.apart,
             channels=begun.shape[1],
+            kind=self.request.get("kind"),
         )
         told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "around": around,
                 "namespace": namespace, "StandIn": StandIn, "scale": _SCALE, **self.used}  # fmt: skip
@@ -572,16 +541,29 @@ class _Run:
         def drawn_like(tensor: torch.Tensor, **given: Any) -> torch.Tensor:
             return torch.full_like(tensor, DRAWN)
 
+        def drawn_into(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+            return tensor.fill_(DRAWN)
+
         with (
             replaced(torch, "randn", drawn), replaced(torch, "randn_like", drawn_like),
+            replaced(torch.Tensor, "normal_", drawn_into),
             noise_first(begun, self.call["draws"]), showing_nothing(), LastClamp() as clamp,
+            LastComputed(begun.shape) as last,
         ):  # fmt: skip
-            ended = denoiser.ended(eval(self.call["called"], told), begun.shape)
+            inside = False
+            try:
+                ended = denoiser.ended(eval(self.call["called"], told), begun.shape)
+            except TimeoutError:
+                raise
+            except Exception:  # it makes something else of its latents, or of those of another size
+                if shapes != {begun.shape} or len(self.calls) < count or peeks:
+                    raise
+                ended, inside = latents_of(last.latents, begun.shape), True
         if not self.calls:
             raise ValueError("does not call its model")
         self.twice = denoiser.twice
         self.empty = sorted(denoiser.empty or ())
-        ends = {"ended": one_value(ended), "unclamped": one_value(clamp.before(ended))}
+        ends = {"ended": one_value(ended), "unclamped": one_value(clamp.before(ended)), "inside": inside}
         return {"calls": self.calls, **ends, "tables": [*map(list, self.tables)]}
 
     def _note(self, frame: Any) -> None:

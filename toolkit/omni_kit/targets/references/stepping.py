@@ -62,7 +62,13 @@ def rows_alike(number: int) -> Iterator[None]:
     def alike(tensor: torch.Tensor, **given: Any) -> torch.Tensor:
         return noise(tensor.shape, **{"dtype": tensor.dtype, "device": tensor.device, **given})
 
-    with replaced(torch, "randn_like", alike), replaced(torch, "randn", noise):
+    def filled(tensor: torch.Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> torch.Tensor:
+        return tensor.copy_(mean + std * alike(tensor))
+
+    with (
+        replaced(torch, "randn_like", alike), replaced(torch, "randn", noise),
+        replaced(torch.Tensor, "normal_", filled),
+    ):  # fmt: skip
         yield
 
 

@@ -220,6 +220,25 @@ def documented(repository: Repository, words: Collection[str]) -> Iterator[tuple
             yield from ((values, file) for values, _ in _mappings(_parsed(text, file.suffix), {}, 0))
 
 
+def sections(repository: Repository, words: Collection[str]) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """Yield the mappings of the repository's YAML and JSON files that contain all of these keys, with all that is in
+    them, each with its file.
+    """
+    for file in repository.documents[:_MOST_FILES]:
+        text = _text(file)
+        if words and all(word in text for word in words):
+            yield from ((one, file) for one in _sections(_parsed(text, file.suffix)) if one.keys() >= {*words})
+
+
+def _sections(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, Mapping):
+        yield value
+        value = [*value.values()]
+    if isinstance(value, Sequence) and not isinstance(value, str) and depth <= _DEEPEST:
+        for one in value:
+            yield from _sections(one, depth + 1)
+
+
 @dataclass(frozen=True)
 class Made:
     """An object that a config describes: its class, and what that is made with.

@@ -57,6 +57,8 @@ _ENDED: Mapping[str, Callable[[_Way], float]] = {
     f"{_LATENTS} * 2 - 1": lambda way: way["ended"] * 2 - 1,
 }
 """Expressions for latents: what a sampler returns, or pictures from 0 to 1."""
+_INSIDE: Mapping[str, Callable[[_Way], float]] = {"computed(lambda: {called}, begun.shape)": lambda way: way["ended"]}
+"""The expression for latents of a sampler that returns none."""
 _UNCLAMPED: Mapping[str, Callable[[_Way], float]] = {
     "unclamped(lambda: denoiser.ended({called}, begun.shape))": lambda way: way["unclamped"]
 }
@@ -249,7 +251,8 @@ def _values(reference: Reference) -> int | list[str]:
 def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bool) -> Process | None:
     """Return the process of a call that a scheduler reproduces."""
     clamps = call.trained or any(one["unclamped"] != one["ended"] for one in found["ways"])
-    for output, made in {**_ENDED, **(_UNCLAMPED if clamps else {})}.items():
+    inside = any(one["inside"] for one in found["ways"])
+    for output, made in (_INSIDE if inside else {**_ENDED, **(_UNCLAMPED if clamps else {})}).items():
         told = {(one["count"], one["model"]): _trace(one, made(one)) for one in found["ways"]}
         shift = shift_of(told)
         one = _throughout(call, told, found["tables"]) if call.trained else _stepped(call, told, shift, solves)
@@ -310,18 +313,18 @@ def _throughout(
     found = installed_throughout(told)
     more = bool(found is not None and found[0].config.get(COUNTS_FROM_ONE))
     real = betas_in([one for one in tables if len(one) == call.trained + more])
-    if found is None or found[2] >= len(real):
+    if found is None or (whole := found[1][EVERY].among(real)) is None:
         return None
-    installed, betas, place = found
+    installed, betas = found
     usual = {name: one.default for name, one in signature(scheduler_class(installed.name).__init__).parameters.items()}
-    named = _schedule(installed.name, real[place], more)
+    named = _schedule(installed.name, whole.numbers, more)
     kept = {name: value for name, value in (named or {SETTING: call.trained}).items() if value != usual[name]}
-    again = _schedule(installed.name, betas[EVERY], more)
+    again = _schedule(installed.name, betas[EVERY].numbers, more)
     same = named is not None and again == {**named, SETTING: EVERY}
     small = (
         {**kept, SETTING: EVERY}
         if same
-        else {SETTING: EVERY, TRAINED_BETAS: [short(one, _SINGLE) for one in betas[EVERY]]}
+        else {SETTING: EVERY, TRAINED_BETAS: [short(one, _SINGLE) for one in betas[EVERY].numbers]}
     )
     todo = () if named is not None else (
         f"make the scheduler of a checkpoint with {TRAINED_BETAS}: the {call.trained} betas of {call.name}"

@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise, product
 from typing import Any, get_args
@@ -42,23 +43,44 @@ def schedules_of(name: str, tables: Sequence[Sequence[float]]) -> Iterator[dict[
                 yield found
 
 
-def betas_in(tables: Sequence[Sequence[float]]) -> list[list[float]]:
+@dataclass(frozen=True)
+class Betas:
+    """Betas that tables may be made of.
+
+    Attributes:
+        numbers: the betas.
+        readings: how tables lead to them: the place of a table, and the place of what it may hold.
+    """
+
+    numbers: list[float]
+    readings: frozenset[tuple[int, int]]
+
+    def among(self, others: Sequence["Betas"]) -> "Betas | None":
+        """Return the betas of another number of steps that tables lead to in the same way; None without such."""
+        best = max(others, key=lambda one: len(one.readings & self.readings), default=None)
+        return best if best is not None and best.readings & self.readings else None
+
+
+def betas_in(tables: Sequence[Sequence[float]]) -> list[Betas]:
     """Return the betas that tables may be made of: those that most of them agree on first.
 
     What a table holds is not known; that others are made of the same betas is evidence. Tables of one number more begin
     with what is left before the first step, which may be all: then the first beta is 0.
     """
-    found: list[tuple[list[float], list[int]]] = []
+    found: list[tuple[list[float], list[tuple[int, int]]]] = []
     for place, table in enumerate(tables):
-        for kept in filter(_is_left, (one(table) for one in _KEPT)):
+        for reading, of_kept in enumerate(_KEPT):
+            if not _is_left(kept := of_kept(table)):
+                continue
             betas = [1 - one / before for one, before in zip(kept, [1.0, *kept], strict=False)]
-            seen = next((places for known, places in found if _same(known, betas)), None)
+            seen = next((readings for known, readings in found if _same(known, betas)), None)
             if seen is None:
-                found.append((betas, [place]))
+                found.append((betas, [(place, reading)]))
             else:
-                seen.append(place)
-    ordered = sorted(found, key=lambda each: -len({*each[1]}))[:_LIKELY]
-    return [next((list(table) for table in tables if _same(table, betas)), betas) for betas, _ in ordered]
+                seen.append((place, reading))
+    ordered = sorted(found, key=lambda each: -len({place for place, _ in each[1]}))[:_LIKELY]
+    return [Betas(next((list(table) for table in tables if _same(table, betas)), betas), frozenset(readings))
+            for betas, readings in ordered]  # fmt: skip
 
 
 def _is_left(values: Sequence[float]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from omni_kit.targets.diffusers.scheduling.betas import (
     TRAINED_BETAS,
+    Betas,
     betas_in,
     plainest_first,
     schedulers,
@@ -172,9 +173,9 @@ def installed_along(
 
 def installed_throughout(
     known: Mapping[tuple[int, int], LoopTrace],
-) -> tuple[Installed, dict[int, list[float]], int] | None:
-    """Return the scheduler that goes where a loop went that goes all steps of its training, whatever their number; the
-    betas of each number; and their place among those that the loop's tables may be made of.
+) -> tuple[Installed, dict[int, Betas]] | None:
+    """Return the scheduler that goes where a loop went that goes all steps of its training, whatever their number, and
+    the betas of each number.
     """
     counts = dict.fromkeys(count for count, _ in known)
     begun = known[next(iter(known))].calls[0][1]
@@ -183,16 +184,17 @@ def installed_throughout(
         betas = {count: betas_in([one for one in known[count, 0].tables if len(one) == count + more])
                  for count in counts}  # fmt: skip
         taken = inspect.signature(scheduler_class(name).__init__).parameters
-        for place in range(min(map(len, betas.values()))):
-            for chosen in _choices(_STEPS, taken):
+        for first in next(iter(betas.values())):
+            alike = {count: one for count, every in betas.items() if (one := first.among(every)) is not None}
+            for chosen in _choices(_STEPS, taken) if len(alike) == len(betas) else ():
                 config = {**chosen, COUNTS_FROM_ONE: True} if more else chosen
-                own = {count: {**config, TRAINED: count, TRAINED_BETAS: betas[count][place]} for count in counts}
+                own = {count: {**config, TRAINED: count, TRAINED_BETAS: alike[count].numbers} for count in counts}
                 went = (_goes(Installed(name, own[count], whole=whole), count, MODELS[model], way)
                         for (count, model), way in known.items())  # fmt: skip
                 if all(each is not None for each in went):
                     given = {key: value for key, value in config.items() if value != taken[key].default}
                     found = Installed(name, given, whole=whole, real=real)
-                    return found, {count: each[place] for count, each in betas.items()}, place
+                    return found, alike
     return None
 
 

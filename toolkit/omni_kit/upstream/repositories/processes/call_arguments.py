@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,6 +147,7 @@ def arguments_told(
     whole: bool = False,
     settings: bool = False,
     guiding: Mapping[str, str] | None = None,
+    null: Collection[str] = (),
 ) -> Iterator[Told]:
     """Yield the way to call something with these arguments, unless nothing says which way its levels go.
 
@@ -159,6 +160,7 @@ def arguments_told(
         whole: the number of steps of training is that of steps, unless another number has a default.
         settings: these are the entries of one argument, and their defaults are what the authors pass.
         guiding: what else is passed to guide, by argument.
+        null: those that may be None, for all that they have no default.
     """
     names = [one.arg for one, _ in given]
     if required is not None and not any(required.match(name) for name in names):
@@ -210,6 +212,8 @@ def arguments_told(
                 said[name] = "{}"
             elif default is None and constructs and IS_TRAINED.match(name):
                 said[name] = str(TRAINED)
+            elif default is None and name in null:
+                said[name] = "None"
             elif default is None:
                 said[name] = f"{MADE_WITH if constructs else GIVEN}.{name}"
                 cost += 3 if constructs else 1

@@ -47,3 +47,10 @@ def plain_arguments(function: ast.FunctionDef) -> list[Given]:
     every = [*given.posonlyargs, *given.args]
     defaults = [None] * (len(every) - len(given.defaults)) + [*given.defaults]
     return [*zip(every, defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+
+
+def compared_with_none(function: ast.FunctionDef) -> set[str]:
+    """Return the variables that a function compares with None."""
+    tests = (node for node in ast.walk(function) if isinstance(node, ast.Compare))
+    return {one.left.id for one in tests if isinstance(one.left, ast.Name)
+            and isinstance(one.comparators[0], ast.Constant) and one.comparators[0].value is None}  # fmt: skip

@@ -13,10 +13,15 @@ from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.call_arguments import DENOISER, STEPS, TRAINED, Told, arguments_told
-from omni_kit.upstream.repositories.processes.class_members import bases, constructor_arguments, plain_arguments
+from omni_kit.upstream.repositories.processes.class_members import (
+    bases,
+    constructor_arguments,
+    every_method,
+    plain_arguments,
+)
 from omni_kit.upstream.repositories.processes.sampler_entries import makes
 from omni_kit.upstream.repositories.processes.schedule_arguments import schedule_arguments
-from omni_kit.upstream.repositories.processes.settings_objects import settings_objects
+from omni_kit.upstream.repositories.processes.settings_objects import SettingsObject, settings_objects
 from omni_kit.upstream.repositories.processes.written_arguments import written_arguments
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
@@ -66,15 +71,27 @@ def construction(
     scheduled = schedule_arguments(reference, sources, given, STEPS)
     known = {**{name: text for name, (text, _) in parts.items()}, **scheduled.made}
     known |= dict.fromkeys(models, DENOISER)
-    known |= dict(settings_objects(reference.repository, given, _inits(source, cls)))
+    settings = [*_settings(reference, source, cls, given)]
+    known |= {one.name: one.expression(whole=False) for one in settings}
     values = {**scheduled.values, **_passed(cls, given, sources)}
     made = [*arguments_told(given, constructs=True, parts=known, values=values)]
-    whole = arguments_told(given, constructs=True, parts=known, values=values, whole=True)
-    made += [one for one in whole if one.trained]
+    counted = known | {one.name: one.expression(whole=True) for one in settings}
+    trained = next((one.trained for one in settings if one.trained), 0)
+    whole = arguments_told(given, constructs=True, parts=counted, values=values, whole=True)
+    made += [replace(one, trained=one.trained or trained) for one in whole if one.trained or trained]
     if scheduled.made:
         made = [replace(one, trained=TRAINED) for one in made]
     assumed = tuple(one for one in scheduled.assumed if re.split("=| ", one)[0] not in values.keys() - scheduled.values)
     return Construction(tuple(made), tuple(meant for _, meant in parts.values()), assumed)
+
+
+def _settings(
+    reference: Reference, source: SourceFile, cls: ast.ClassDef, given: Sequence[Given]
+) -> Iterator[SettingsObject]:
+    """Yield the settings that the constructors of a class read, and its methods of what these keep."""
+    methods = [*_inits(source, cls), *(one for name, one in every_method(source, cls).items() if name != MADE)]
+    near = reference.published.where.partition(":")[0] if reference.published is not None else ""
+    yield from settings_objects(reference.repository, given, methods, near)
 
 
 def _parts(

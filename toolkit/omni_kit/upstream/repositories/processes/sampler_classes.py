@@ -18,7 +18,7 @@ from omni_kit.upstream.repositories.processes.call_arguments import (
     pairs_to_guide,
     way_of,
 )
-from omni_kit.upstream.repositories.processes.class_members import every_method, plain_arguments
+from omni_kit.upstream.repositories.processes.class_members import compared_with_none, every_method, plain_arguments
 from omni_kit.upstream.repositories.processes.constructions import construction
 from omni_kit.upstream.repositories.processes.holders import holders
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, call_of
@@ -66,8 +66,8 @@ def of_class(
         own = plain_arguments(entry)[1:]
         takes = any(MODEL.match(one.arg) for one, _ in own)
         flags, pairs = flags_passed(sources, entry), pairs_to_guide(methods.values(), own)
-        way = way_of(methods.values())
-        for told in arguments_told(own, MODEL if takes else None, way=way, parts=flags, guiding=pairs):
+        way, null = way_of(methods.values()), compared_with_none(entry)
+        for told in arguments_told(own, MODEL if takes else None, way=way, parts=flags, guiding=pairs, null=null):
             name = "" if entry.name in ("__call__", "forward") else f".{entry.name}"
             for one in made:
                 if (takes or (one.model and not makes)) and not (one.trained and is_counted(told.text)):

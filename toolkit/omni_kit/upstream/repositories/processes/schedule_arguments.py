@@ -12,7 +12,10 @@ from omni_kit.upstream.repositories.published import documented
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import Given
 
-IS_TRAINED = re.compile(r"^(num_|n_)?((diffusion|train)_)?timesteps?$|^(diffusion|noise)_steps$|^(n_)?T$")
+IS_TRAINED = re.compile(
+    r"^(num_|n_|total_|max_)?((diffusion|train(ing)?|noise)_)?time_?steps?$|^(num_|n_|total_)times$"
+    r"|^(num_|n_|total_|max_)?(diffusion|train(ing)?|noise)_steps?$|^total_steps$|^(n_)?T$"
+)
 """Names of the number of steps of training."""
 _OF_SCHEDULE = re.compile(r"^betas?(_?(1|0|start|min|T|2|end|max|schedule))?$|^(noise_)?schedule$")
 _FIRST, _LAST = re.compile(r"^betas?_?(1|0|start|min)$"), re.compile(r"^betas?_?(T|2|end|max)$")
