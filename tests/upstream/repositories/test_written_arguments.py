@@ -4,7 +4,11 @@ import ast
 from pathlib import Path
 
 from omni_kit.upstream.repositories.processes.class_members import constructor_arguments
-from omni_kit.upstream.repositories.processes.written_arguments import WrittenArguments, written_arguments
+from omni_kit.upstream.repositories.processes.written_arguments import (
+    WrittenArguments,
+    written_arguments,
+    written_objects,
+)
 from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sources import sources_of
 from tests.upstream.repositories.test_authors_calls import NET
@@ -71,3 +75,43 @@ def test_a_config_that_names_the_class_by_its_type_says_its_arguments(tmp_path: 
     assert [one.rpartition("/")[2] for one in written.differ] == ["b.yaml"]
     nested = config.replace("kind: v", "kind: {_target_: main.Kind}")
     assert found(tmp_path, **{"a.yaml": "", "b.yaml": nested}) == WrittenArguments()
+
+
+OBJECTS = """
+import enum
+from dataclasses import dataclass
+
+from torch import nn
+
+
+class Kind(enum.Enum):
+    plain = 1
+
+
+@dataclass
+class Settings:
+    num_timesteps: int
+    kind: Kind = Kind.plain
+
+
+class Encoder(nn.Module):
+    pass
+"""
+
+
+def test_an_object_of_theirs_is_made_as_they_make_it(tmp_path: Path) -> None:
+    """A model or another module is none of these."""
+    text = "from objects import *\nfrom net import Diffusion, Net\n\nsettings = Settings(500, kind=Kind.plain)\n"
+    (tmp_path / "objects.py").write_text(OBJECTS, encoding="utf-8")
+    (tmp_path / "main.py").write_text(f"{text}made = Diffusion(settings, Kind.plain, Net(), Encoder())\n")
+    init = "def __init__(self, settings, kind, model, encoder):"
+    (tmp_path / "net.py").write_text(f"{NET}\n\nclass Diffusion:\n    {init}\n        pass\n", encoding="utf-8")
+    reference = find_reference(f"{tmp_path / 'net.py'}::Net")
+    cls = reference.cls.source.classes["Diffusion"]
+    calls = [(source, node) for source in sources_of(reference) for node in ast.walk(source.tree)
+             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Diffusion"]  # fmt: skip
+    found = written_objects(reference, calls, constructor_arguments(reference.cls.source, cls))
+    assert found.said == {"settings": "Settings(num_timesteps=500, kind=Kind.plain)", "kind": "Kind.plain"}
+    assert found.counted["settings"] == "Settings(num_timesteps=steps, kind=Kind.plain)"
+    assert found.trained == 500
+    assert {*found.imports} == {("objects", "Settings"), ("objects", "Kind")}

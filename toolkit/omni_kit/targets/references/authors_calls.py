@@ -564,6 +564,7 @@ class _Run:
         self.twice = denoiser.twice
         self.empty = sorted(denoiser.empty or ())
         ends = {"ended": one_value(ended), "unclamped": one_value(clamp.before(ended)), "inside": inside}
+        ends |= {"computed": one_value(ended if last.latents is None else last.latents)}
         return {"calls": self.calls, **ends, "tables": [*map(list, self.tables)]}
 
     def _note(self, frame: Any) -> None:

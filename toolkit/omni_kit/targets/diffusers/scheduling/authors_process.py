@@ -252,7 +252,8 @@ def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bo
     """Return the process of a call that a scheduler reproduces."""
     clamps = call.trained or any(one["unclamped"] != one["ended"] for one in found["ways"])
     inside = any(one["inside"] for one in found["ways"])
-    for output, made in (_INSIDE if inside else {**_ENDED, **(_UNCLAMPED if clamps else {})}).items():
+    outputs = {} if inside else {**_ENDED, **(_UNCLAMPED if clamps else {})}
+    for output, made in {**outputs, **_INSIDE}.items():
         told = {(one["count"], one["model"]): _trace(one, made(one)) for one in found["ways"]}
         shift = shift_of(told)
         one = _throughout(call, told, found["tables"]) if call.trained else _stepped(call, told, shift, solves)

@@ -40,12 +40,14 @@ GUIDED = re.compile(
 )
 SHAPE = f"tuple({BEGUN}.shape)"
 """The expression for the shape of latents."""
-_ROWS = f"len({BEGUN})"
+EACH = f"tuple({BEGUN}.shape[1:])"
+"""That for the shape of one sample."""
+ROWS = f"len({BEGUN})"
 FEATURES, LENGTH = f"{BEGUN}.shape[1]", f"{BEGUN}.shape[-1]"
 _GUIDES = re.compile(r"(^|_)(cfg|guidance|guide)(_|$)")
 _SIZES = (
     (re.compile(r"^(image|img|im|sample|latent)_?size$|^resolution$"), f"{BEGUN}.shape[-1]"),
-    (re.compile(r"^(batch|bsz?|n|(num|n)_(samples?|images?|imgs?)|batch_size)$"), _ROWS),
+    (re.compile(r"^(batch|bsz?|n|(num|n)_(samples?|images?|imgs?)|batch_size)$"), ROWS),
     (re.compile(r"^(in_|num_|n_|latent_|z_|im(a?ge?)?_)?(channels|chans?)$|^n_feats$"), FEATURES),
     (re.compile(r"^(feature|action|data|transition)_?(size|dim)$"), FEATURES),
     (re.compile(r"^(seq|sequence)_?len(gth)?$|^horizon$"), LENGTH),
@@ -204,8 +206,8 @@ def arguments_told(
                 if usual is ... or (usual is None and "shape" in name) or fits:
                     pair = isinstance(said_by.get(name, usual), tuple) and size == LENGTH
                     said[name] = f"tuple({BEGUN}.shape[2:])" if pair else size
-                    apart = size == SHAPE and _ROWS in said.values()  # a number of samples, and the shape of each
-                    said[name] = f"tuple({BEGUN}.shape[1:])" if apart else said[name]
+                    apart = size == SHAPE and ROWS in said.values()  # a number of samples, and the shape of each
+                    said[name] = EACH if apart else said[name]
             elif constructs and name in said_by and (default is None or whole):
                 said[name] = repr(said_by[name])
             elif _KEYWORDS.search(name) and (default is None or literal(default) is None):

@@ -4,7 +4,6 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -22,7 +21,7 @@ from omni_kit.upstream.repositories.processes.class_members import (
 from omni_kit.upstream.repositories.processes.sampler_entries import makes
 from omni_kit.upstream.repositories.processes.schedule_arguments import schedule_arguments
 from omni_kit.upstream.repositories.processes.settings_objects import SettingsObject, settings_objects
-from omni_kit.upstream.repositories.processes.written_arguments import written_arguments
+from omni_kit.upstream.repositories.processes.written_arguments import written_arguments, written_objects
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of
@@ -57,32 +56,34 @@ def construction(
         models: the arguments that the authors pass the model.
     """
     given = constructor_arguments(source, cls)
-    parts = {**dict(_members(cls, given, sources)), **dict(_parts(source, cls, given, sources))}
+    parts = dict(_parts(source, cls, given, sources))
     calls = [(file, call) for file, every in _calls(cls, sources) for call in every]
     wrote = written_arguments(reference, cls, calls, given)
+    objects = written_objects(reference, calls, given)
+    imports = tuple(meant for _, meant in parts.values())
     if wrote.said and not models:
-        own = {name: text for name, (text, _) in parts.items()}
+        own = dict(objects.said) | {name: text for name, (text, _) in parts.items()}
         fixed = arguments_told(given, constructs=True, parts=own | dict(wrote.said))
         told = [replace(one, trained=0, cost=0) for one in fixed]
         whole = arguments_told(given, constructs=True, parts=own | dict(wrote.counted))
-        told += [replace(one, trained=TRAINED, cost=0) for one in whole if wrote.counted]
-        imports = tuple(meant for _, meant in parts.values())
-        return Construction(tuple(told), imports, (), wrote.defined, wrote.differ)
+        told += [replace(one, trained=wrote.trained or TRAINED, cost=0) for one in whole if wrote.counted]
+        named = tuple(dict.fromkeys((*imports, *wrote.imports, *objects.imports)))
+        return Construction(tuple(told), named, (), (*wrote.defined, *objects.defined), wrote.differ)
     scheduled = schedule_arguments(reference, sources, given, STEPS)
-    known = {**{name: text for name, (text, _) in parts.items()}, **scheduled.made}
+    known = {**objects.said, **{name: text for name, (text, _) in parts.items()}, **scheduled.made}
     known |= dict.fromkeys(models, DENOISER)
     settings = [*_settings(reference, source, cls, given)]
     known |= {one.name: one.expression(whole=False) for one in settings}
     values = {**scheduled.values, **_passed(cls, given, sources)}
     made = [*arguments_told(given, constructs=True, parts=known, values=values)]
-    counted = known | {one.name: one.expression(whole=True) for one in settings}
-    trained = next((one.trained for one in settings if one.trained), 0)
+    counted = known | {**objects.counted} | {one.name: one.expression(whole=True) for one in settings}
+    trained = next((one.trained for one in settings if one.trained), objects.trained)
     whole = arguments_told(given, constructs=True, parts=counted, values=values, whole=True)
     made += [replace(one, trained=one.trained or trained) for one in whole if one.trained or trained]
     if scheduled.made:
         made = [replace(one, trained=TRAINED) for one in made]
     assumed = tuple(one for one in scheduled.assumed if re.split("=| ", one)[0] not in values.keys() - scheduled.values)
-    return Construction(tuple(made), tuple(meant for _, meant in parts.values()), assumed)
+    return Construction(tuple(made), (*imports, *objects.imports), assumed, objects.defined)
 
 
 def _settings(
@@ -150,20 +151,6 @@ def _calls(cls: ast.ClassDef, sources: Sequence[SourceFile]) -> Iterator[tuple[S
     for source in (one for one in sources if cls.name in one.text):
         if calls := [one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and makes(source, one, cls)]:
             yield source, calls
-
-
-def _members(
-    cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]
-) -> Iterator[tuple[str, tuple[str, tuple[str, str]]]]:
-    """Yield the arguments for which the authors first pass a member of a class of theirs, `Kind.plain`: the expression
-    and its import.
-    """
-    order = [one.arg for one, _ in given]
-    for source, (call, *_) in islice(_calls(cls, sources), 1):
-        for name, node in passed(call, order).items():
-            kind = resolve(source, dotted(node.value) or "") if isinstance(node, ast.Attribute) else None
-            if isinstance(node, ast.Attribute) and isinstance(kind, Defined) and isinstance(kind.node, ast.ClassDef):
-                yield name, (f"{kind.name}.{node.attr}", (kind.source.module, kind.name))
 
 
 def _made_of_nothing(kind: ast.stmt, near: Sequence[SourceFile]) -> Iterator[tuple[str, str]]:

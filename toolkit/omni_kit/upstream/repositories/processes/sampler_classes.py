@@ -8,11 +8,15 @@ from dataclasses import replace
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.processes.call_arguments import (
     DENOISER,
+    EACH,
     FEATURES,
     GUIDED,
     LENGTH,
     MODEL,
+    ROWS,
     SCALE,
+    SHAPE,
+    Told,
     arguments_told,
     is_counted,
     pairs_to_guide,
@@ -23,7 +27,7 @@ from omni_kit.upstream.repositories.processes.constructions import construction
 from omni_kit.upstream.repositories.processes.holders import holders
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, call_of
 from omni_kit.upstream.repositories.processes.sampler_entries import (
-    CLEANS,
+    cleans,
     flags_passed,
     held_by,
     is_entry,
@@ -50,7 +54,7 @@ def of_class(
     asking = asking_of(methods, holder.attributes if holder is not None else frozenset())
     may = [one for one in methods.values()
            if is_entry(one) or _steps(one, asking) or _is_meant(reference, cls, one)]  # fmt: skip
-    entries = [one for one in may if not CLEANS.search(ast.unparse(one)) and loops(one, methods)
+    entries = [one for one in may if not cleans(one) and loops(one, methods)
                and not any(_is_property(each) for each in one.decorator_list)]  # fmt: skip
     if not entries:
         return
@@ -71,7 +75,7 @@ def of_class(
             name = "" if entry.name in ("__call__", "forward") else f".{entry.name}"
             for one in made:
                 if (takes or (one.model and not makes)) and not (one.trained and is_counted(told.text)):
-                    both = ((one.text, told.text), (one.guided, told.guided))
+                    both = ((_of_each(one.text, told), told.text), (_of_each(one.guided, told), told.guided))
                     calls = [f"{cls.name}({first}){name}({second})" for first, second in both]
                     call = call_of(source, entry, cls.name, calls, told, one)
                     call = replace(call, parts=ways.imports, trained=one.trained, usual=one.usual, inner=inner)
@@ -92,6 +96,11 @@ def of_class(
                 call = call_of(source, entry, cls.name, calls, told)
                 call = replace(call, trained=one.trained, usual=one.usual, inner=inner)
                 yield from ((9 + told.cost + more, each) for more, each in enumerate(_turned(call)))
+
+
+def _of_each(made: str, told: Told) -> str:
+    """Return a constructor's arguments, with the shape of one sample where a method is passed how many there are."""
+    return made.replace(SHAPE, EACH) if ROWS in told.said.values() else made
 
 
 def _steps(method: ast.FunctionDef, asking: Set[str]) -> bool:

@@ -26,7 +26,7 @@ _OTHER = re.compile(
 _MEASURES = re.compile(r"Loss|Metric|Discriminator|Evaluat")
 _SOLVERS = ("odeint",)
 _REPORTS = re.compile(r"progress|verbose|return|disable|log|save|print|store|intermediate")
-CLEANS = re.compile(r"\bdenoised\b|\bD_x\b|\bd_cur\b")
+_CLEAN = frozenset({"denoised", "D_x", "d_cur"})
 """Names for what a model behind a preconditioning returns."""
 
 
@@ -85,6 +85,11 @@ def is_entry(function: ast.FunctionDef) -> bool:
     if any(isinstance(node, ast.Break) for node in ast.walk(function)):  # how far it goes depends on what it finds
         return False
     return bool(_ENTRY.search(name)) and not _OTHER.search(name)
+
+
+def cleans(function: ast.FunctionDef) -> bool:
+    """Return whether a function asks a model behind a preconditioning, by the names of its variables."""
+    return any(isinstance(one, ast.Name) and one.id in _CLEAN for one in ast.walk(function))
 
 
 def is_other(function: ast.FunctionDef) -> bool:

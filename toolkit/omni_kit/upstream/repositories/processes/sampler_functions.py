@@ -19,7 +19,7 @@ from omni_kit.upstream.repositories.processes.call_arguments import (
 from omni_kit.upstream.repositories.processes.class_members import every_method, plain_arguments
 from omni_kit.upstream.repositories.processes.constructions import construction
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, call_of
-from omni_kit.upstream.repositories.processes.sampler_entries import CLEANS, flags_passed
+from omni_kit.upstream.repositories.processes.sampler_entries import cleans, flags_passed
 from omni_kit.upstream.repositories.processes.settings_arguments import settings_arguments
 from omni_kit.upstream.repositories.processes.wrappers import Wrapper
 from omni_kit.upstream.repositories.reference import Reference
@@ -59,7 +59,7 @@ def of_function(
     if not any(MODEL.match(one.arg) for one, _ in own):
         return
     kinds = dict(_objects(source, function))
-    cleans = bool(CLEANS.search(ast.unparse(function))) and not kinds
+    preconditioned = cleans(function) and not kinds
     for whole in (False, True):
         parts = _parts(reference, source, function, sources, kinds, whole=whole)
         if parts is None:
@@ -74,7 +74,7 @@ def of_function(
                 call, parts=tuple(parts.imports), trained=parts.trained, assumed=parts.assumed,
                 guides=(*call.guides, *parts.guides), adapts=(*call.adapts, *parts.adapts),
             )  # fmt: skip
-            yield from ((told.cost, one) for one in (_around(call, wrappers) if cleans else [call]))
+            yield from ((told.cost, one) for one in (_around(call, wrappers) if preconditioned else [call]))
 
 
 def _around(call: AuthorsCall, wrappers: Sequence[Wrapper]) -> Iterator[AuthorsCall]:

@@ -15,7 +15,7 @@ from omni_kit.upstream.repositories.processes.call_arguments import COUNT, MODEL
 from omni_kit.upstream.repositories.processes.schedule_arguments import IS_TRAINED
 from omni_kit.upstream.repositories.published import CLASSES, made_in_configs, options_of
 from omni_kit.upstream.repositories.reference import Reference
-from omni_kit.upstream.repositories.sampler_step.members import Given
+from omni_kit.upstream.repositories.sampler_step.members import Given, arguments_of, constructor
 from omni_kit.upstream.repositories.sources import sources_of
 
 _DEEPEST = 4
@@ -29,13 +29,17 @@ class WrittenArguments:
     Attributes:
         said: their expressions, by name.
         counted: the same with the number of steps as that of steps of training; empty if no expression has one.
+        trained: how many steps of training they say there are; 0 where nothing says it.
         defined: the functions of the authors' that these call: module and name.
+        imports: the classes of the authors' that they name.
         differ: configs that make the object otherwise.
     """
 
     said: Mapping[str, str] = field(default_factory=dict)
     counted: Mapping[str, str] = field(default_factory=dict)
+    trained: int = 0
     defined: tuple[tuple[str, str], ...] = ()
+    imports: tuple[tuple[str, str], ...] = ()
     differ: tuple[str, ...] = ()
 
 
@@ -57,8 +61,32 @@ def written_arguments(
         said, whole = ({name: text for name, node in passed(call, order).items() if (text := one.text(node))}
                        for one in (plain, counted))  # fmt: skip
         if plain.defined and {*_needed(given)} <= said.keys():
-            return WrittenArguments(said, whole if whole != said else {}, tuple(plain.defined))
+            return WrittenArguments(
+                said,
+                whole if whole != said else {},
+                next(iter(counted.trained), 0),
+                (*plain.defined,),
+                (*plain.imports,),
+            )
     return _configured(reference, cls, given)
+
+
+def written_objects(
+    reference: Reference, calls: Sequence[tuple[SourceFile, ast.Call]], given: Sequence[Given]
+) -> WrittenArguments:
+    """Return the arguments for which the authors first pass an object of a class of theirs, or a member of one:
+    `Settings(steps=1000)`, `Kind.plain`.
+    """
+    order = [one.arg for one, _ in given]
+    for source, call in calls[:1]:
+        assigned = _assigned_around(source, call)
+        plain, counted = (_Expression(source, assigned, reference, whole) for whole in (False, True))
+        given_by = {name: node for name, node in passed(call, order).items()
+                    if not MODEL.match(name) and not COUNT.match(name)}  # fmt: skip
+        said, whole = ({name: text for name, node in given_by.items() if (text := one.of_object(node))}
+                       for one in (plain, counted))  # fmt: skip
+        return counted.written(said, whole)
+    return WrittenArguments()
 
 
 def _needed(given: Sequence[Given]) -> list[str]:
@@ -97,6 +125,8 @@ class _Expression:
     Attributes:
         counted: a number of steps of training is that of steps.
         defined: the functions that they call.
+        imports: the classes that they name.
+        trained: the numbers of steps of training that they have.
     """
 
     source: SourceFile
@@ -104,6 +134,27 @@ class _Expression:
     reference: Reference
     counted: bool = False
     defined: dict[tuple[str, str], None] = field(default_factory=dict)
+    imports: dict[tuple[str, str], None] = field(default_factory=dict)
+    trained: list[int] = field(default_factory=list)
+
+    def of_object(self, node: ast.expr) -> str:
+        """Return an object of a class of theirs, or a member of one, as it reads elsewhere; empty for other nodes and
+        for modules.
+        """
+        if isinstance(node, ast.Name) and node.id in self.assigned:
+            node = self.assigned[node.id]
+        named = node.func if isinstance(node, ast.Call) else node.value if isinstance(node, ast.Attribute) else None
+        meant = resolve(self.source, dotted(named) or "") if named is not None else None
+        cls = meant.node if isinstance(meant, Defined) else None
+        modules = [one for one in cls.bases if "Module" in ast.unparse(one)] if isinstance(cls, ast.ClassDef) else [cls]
+        return self.text(node) if not modules else ""
+
+    def written(self, said: Mapping[str, str], whole: Mapping[str, str]) -> WrittenArguments:
+        """Return arguments with all that their expressions name."""
+        counted = whole if whole != said else {}
+        return WrittenArguments(
+            said, counted, next(iter(self.trained), 0), tuple(self.defined), tuple(self.imports)
+        )  # fmt: skip
 
     def text(self, node: ast.expr, deep: int = _DEEPEST) -> str:
         """Return it as it reads elsewhere; empty if that is not known."""
@@ -113,22 +164,38 @@ class _Expression:
             return ""
         if isinstance(node, ast.Name) and node.id in self.assigned:
             return self.text(self.assigned[node.id], deep - 1)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            found = _settings(self.reference).get(node.attr, [])
-            return repr(found[0]) if len(found) == 1 else ""
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
         meant = resolve(self.source, dotted(node.func) or "") if isinstance(node, ast.Call) else None
         if not isinstance(node, ast.Call) or not isinstance(meant, Defined):
             return ""
-        if not isinstance(meant.node, ast.FunctionDef):
-            return ""
-        names = positional(signature(meant.node))
+        names = _names_of(meant)
         said = {name: self.text(one, deep - 1) for name, one in passed(node, names).items()}
         if len(said) < len(node.args) + len(node.keywords) or not all(said.values()):
             return ""
-        if self.counted:
-            said |= {name: STEPS for name in said if IS_TRAINED.match(name)}
-        self.defined[meant.source.module, meant.name] = None
+        for name in said if self.counted else ():
+            if IS_TRAINED.match(name):
+                self.trained.extend([int(said[name])] if said[name].isdigit() else [])
+                said[name] = STEPS
+        made = self.defined if isinstance(meant.node, ast.FunctionDef) else self.imports
+        made[meant.source.module, meant.name] = None
         return f"{meant.name}({', '.join(f'{name}={text}' for name, text in said.items())})"
+
+    def _attribute(self, node: ast.Attribute) -> str:
+        """Return a member of a class, or the value of a setting."""
+        meant = resolve(self.source, dotted(node.value) or "")
+        if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef):
+            self.imports[meant.source.module, meant.name] = None
+            return f"{meant.name}.{node.attr}"
+        found = _settings(self.reference).get(node.attr, []) if isinstance(node.value, ast.Name) else []
+        return repr(found[0]) if len(found) == 1 else ""
+
+
+def _names_of(meant: Defined) -> list[str]:
+    """Return the arguments of a function, or of a constructor, in their order; the fields of a dataclass."""
+    if isinstance(meant.node, ast.ClassDef):
+        return [one.arg for one, _ in arguments_of(constructor(meant.node))]
+    return positional(signature(meant.node)) if isinstance(meant.node, ast.FunctionDef) else []
 
 
 def _assigned_around(source: SourceFile, call: ast.Call) -> _Assigned:
