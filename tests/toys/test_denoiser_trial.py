@@ -1351,3 +1351,23 @@ def test_what_is_absent_where_code_needs_a_value_is_tried_first() -> None:
     assert "0.cross_attention_kwargs{}" in inputs
     assert inputs["0.encoder_mask"].dim() == 2
     assert inputs["0.hidden_states"].numel() > 6
+
+
+class _Waves(torch.nn.Module):
+    """Sounds [B, length], to which the model itself gives a channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = dict[str, Any]()
+        self.come, self.go = torch.nn.Conv1d(1, 12, 3, padding=1), torch.nn.Conv1d(12, 1, 1)
+
+    def forward(self, audio: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
+        """[B, length]."""
+        answer: torch.Tensor = self.go(self.come(audio.unsqueeze(1))).squeeze(1)
+        return answer * timestep[:, None]
+
+
+def test_a_sound_of_any_length_is_more_than_one_number() -> None:
+    rows, length = denoiser_inputs(_Waves())["0.audio"].shape
+    assert rows == 1
+    assert length > 3

@@ -10,6 +10,7 @@ import pytest
 
 from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.targets.diffusers.toy import toy_of
+from omni_kit.toys.batches.denoiser.sizes import side_of
 from omni_kit.upstream.diffusers.signatures import Argument
 from omni_kit.upstream.repositories.reference import find_reference
 
@@ -379,6 +380,13 @@ def test_rows_and_columns_that_are_said_apart_are_small_and_differ(names: tuple[
     sides = {name: Argument(name, 32, False, "int", "") for name in names}
     toy, _ = toy_of({**ARGUMENTS, "patch_size": Argument("patch_size", 2, False, "int", ""), **sides}, {}, [])
     assert [toy[name] for name in names] == [8, 16]
+
+
+def test_a_height_without_a_width_is_both() -> None:
+    given = {"input_height": Argument("input_height", 128, False, "int", "")}
+    toy, _ = toy_of({**given, "ch_mult": Argument("ch_mult", (1, 2, 4, 8), False, "", "")}, {}, [])
+    assert toy["input_height"] == 8
+    assert side_of(toy) == (8, 8)
 
 
 def test_a_width_without_a_height_is_that_of_the_whole() -> None:

@@ -214,8 +214,18 @@ def test_functions_read_fields_in_sections(tmp_path: Path) -> None:
     assert found.readers == {("width_of", "config")}
 
 
-def test_other_classes_read_no_sections(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(IN_FUNCTION.format(inner="config.model.width", more="self.part = Part(config)"))
+@pytest.mark.parametrize("inner", ["config.model.width", 'config["model"]["width"]'])
+def test_other_classes_read_fields_in_sections(inner: str, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(IN_FUNCTION.format(inner=inner, more="self.part = Part(config)"))
+    found = find_reference(f"{tmp_path}/model.py::Net").namespace
+    assert found is not None
+    assert {*found.fields} == {"size", "width"}
+    assert found.readers == {("width_of", "config"), ("Part", "config")}
+
+
+@pytest.mark.parametrize("inner", ["config.model", "len(config.model)"])
+def test_a_section_that_another_class_takes_as_a_whole_stays(inner: str, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(IN_FUNCTION.format(inner=inner, more="self.part = Part(config)"))
     assert find_reference(f"{tmp_path}/model.py::Net").namespace is None
 
 

@@ -162,3 +162,13 @@ def test_a_method_of_the_authors_with_the_name_of_the_kernel_is_called_as_it_is(
     method = "    def scaled_dot_product_attention(self, q, k, v):\n        return attend(q, k, v)\n"
     text = ported(tmp_path, own.replace("    def forward(self, x):", f"{method}\n    def forward(self, x):", 1)).text
     assert run(text).shape == (1, 2, 8)
+
+
+@pytest.mark.parametrize(("line", "becomes"), [
+    ("x = x * torch.arange(8)[: x.shape[-1]]", "torch.arange(8, device=x.device)"),
+    ("x = x.squeeze(3) * torch.Tensor([2.0])", "torch.tensor([2.0], dtype=torch.float32, device=x.device)"),
+    ("x = x + torch.zeros(x.shape[-1]).to(x)", "torch.zeros(x.shape[-1]).to(x)"),  # which says where it goes
+    ("x = x * torch.arange(8)[: len(x)]", "torch.arange(8)["),  # of what may be no tensor
+])  # fmt: skip
+def test_what_a_forward_makes_is_where_its_input_is(line: str, becomes: str, tmp_path: Path) -> None:
+    assert becomes in written(tmp_path, line=line)

@@ -76,6 +76,8 @@ IS_ROWS, IS_COLUMNS = (
     )
     for short, long, counted in (("h", "height", "rows"), ("w", "width", "cols|columns"))
 )
+# Of those, what says how high a picture is, and where nothing says how wide, both.
+IS_HEIGHT = re.compile(r"^(input|img|image|im|latents?|frame|video|sample)_h(eight)?$")
 _SIDE = 4  # in patches
 _WIDER = 2  # columns, of rows, where both are said
 # How many words a text has, or how many frames a film, where a model has parameters for so many.
@@ -255,7 +257,7 @@ def _fit_sides(toy: dict[str, Any]) -> None:
     side = max(_SIDE * (patch if isinstance(patch, int) else _PATCH), 2**halved)
     apart = all(any(map(one.search, toy)) for one in (IS_ROWS, IS_COLUMNS))
     for key, value in toy.items():
-        if IS_SIDE.search(key) and value:
+        if (IS_SIDE.search(key) or (not apart and IS_HEIGHT.search(key))) and value:
             toy[key] = type(value)([side] * len(value)) if isinstance(value, (list, tuple)) else side
         elif apart and (IS_ROWS.search(key) or IS_COLUMNS.search(key)) and value:
             toy[key] = side * (1 if IS_ROWS.search(key) else _WIDER)

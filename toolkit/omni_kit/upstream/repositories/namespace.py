@@ -56,7 +56,7 @@ class Namespace:
             `config["model"]["width"]`; each field has a name of its own, so that one flat object can stand for all.
         apart: fields that have a name of another one, by their reads in the constructor, as written.
         aliases: variables of the constructor that are a section.
-        readers: other functions that read a section, each with the name that it has for the object.
+        readers: functions and other classes that read a section, each with a name that it has for the object.
     """
 
     arguments: tuple[str, ...]
@@ -124,6 +124,10 @@ class _Place:
     cls: ClassRef | None = None
     home: ClassRef | None = None
 
+    @property
+    def name(self) -> str:
+        return self.home.node.name if self.home is not None else self.function.name
+
 
 @dataclass
 class _Reader:
@@ -189,12 +193,10 @@ class _Reader:
             deeper = deeper or _asked(further, read) is not None
             if deeper or alias:
                 inner = f"{path}.{found[0]}"
-                in_function = place.cls is None and not alias and "." not in holder and isinstance(read, ast.Attribute)
-                if not (place.cls is self.root or in_function):
-                    return False
-                self.readers |= {(place.function.name, holder)} if in_function else set()
+                own = place.cls is self.root
                 self.sections.add(found[0])
-                self.aliases |= {alias} if alias else set()
+                self.readers |= set() if own else {(place.name, holder)}
+                self.aliases |= {alias} if alias and own else set()
                 if alias:
                     return self._only_read(place, alias, inner)
                 return self._is_read(place, read, ast.unparse(read), above, inner)

@@ -20,6 +20,12 @@ _AVAILABLE = "torch.cuda.is_available()"
 _PLACED = re.compile(r"^(cpu|mps|cuda(:\d+)?)$")
 _TENSORS = re.compile(r"^torch\.cuda\.(\w+Tensor)$")
 _DEVICE, _INDEX = "device", ".get_device()"
+_FACTORIES = frozenset(
+    f"torch.{name}" for name in ("arange", "linspace", "logspace", "zeros", "ones", "full", "eye", "tensor")
+)
+_OF_TENSORS = frozenset({"shape", "size", "dim", "ndim", "unsqueeze", "squeeze", "view", "reshape", "permute"})
+_OF_FLOATS = "torch.Tensor"  # which takes no other device than the CPU
+_PLACES = re.compile(r"\b(device|to|cuda|cpu|type_as|register_buffer|\w+_like|new_\w+)\b")
 # What raises where there is no GPU -> what it is there.
 _FACTS: Mapping[str, object] = {name: value for name, value in WITHOUT_GPU.items() if ".get_" in name} | {_STREAM: None}
 
@@ -46,6 +52,7 @@ class OnAnyDevice(cst.CSTTransformer):
         self.names = frozenset(names)
         self.own = list[frozenset[str]]()  # attributes of the classes around, and arguments of the functions
         self.given: list[str] = []
+        self.bare: list[bool] = []  # whether a function around is a forward that places nothing
         self.guards = 0
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:  # noqa: N802
@@ -62,10 +69,11 @@ class OnAnyDevice(cst.CSTTransformer):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
         """The first argument that is used as a tensor is one."""
         self.given.append(first_tensor(node))
+        self.bare.append(node.name.value == "forward" and _is_tensor(self.given[-1], node) and not _places(node))
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
         """Its argument is gone. A GPU by default is the device of that argument."""
-        first = self.given.pop()
+        first, _ = self.given.pop(), self.bare.pop()
         if not (named := self._by_default(updated_node)):
             return updated_node
         changed = updated_node.with_changes(params=updated_node.params.visit(_NullByDefault(named)))
@@ -156,8 +164,10 @@ class OnAnyDevice(cst.CSTTransformer):
         return _if_there_is_one(updated_node, OF_PROPERTIES[name]) if of_gpu else updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        """`x.cuda()`, `x.to("cuda")`, `device="cuda"`, and facts of a GPU."""
+        """`x.cuda()`, `x.to("cuda")`, `device="cuda"`, facts of a GPU, and tensors that a forward makes on a CPU."""
         func = updated_node.func
+        if self.bare and self.bare[-1] and self._here and (made := _made_here(updated_node, self._here)) is not None:
+            return made
         if (name := chain(func)) in _FACTS:
             return updated_node if self.guards else _if_there_is_one(updated_node, _FACTS[name])
         if not isinstance(func, cst.Attribute) or chain(func.value) == "torch.cuda" or chain(func) == "torch.cuda":
@@ -195,6 +205,24 @@ class OnAnyDevice(cst.CSTTransformer):
 
     def _is_gpu(self, node: cst.BaseExpression, names: Collection[str] = ()) -> bool:
         return _is_gpu(node, self.names.union(names, *self.own))
+
+
+def _places(node: cst.FunctionDef) -> bool:
+    return _PLACES.search(code(node.body)) is not None
+
+
+def _is_tensor(name: str, node: cst.FunctionDef) -> bool:
+    """Return whether a function asks an argument for what only tensors have."""
+    return any(isinstance(one, cst.Attribute) and chain(one.value) == name and one.attr.value in _OF_TENSORS
+               for one in walk(node.body))  # fmt: skip
+
+
+def _made_here(call: cst.Call, here: str) -> cst.BaseExpression | None:
+    """Return a call that makes a tensor with a device; None for any other call."""
+    name, arguments = chain(call.func), ", ".join(code(one).rstrip(", ") for one in call.args)
+    if name == _OF_FLOATS and len(call.args) == 1 and isinstance(call.args[0].value, cst.List):
+        return expression(f"torch.tensor({arguments}, dtype=torch.float32, {_DEVICE}={here})")
+    return expression(f"{name}({arguments}, {_DEVICE}={here})") if name in _FACTORIES and arguments else None
 
 
 class _NullByDefault(cst.CSTTransformer):

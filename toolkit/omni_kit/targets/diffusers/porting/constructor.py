@@ -66,7 +66,7 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     if (namespace := reference.namespace) is not None:
         node = _without_namespace(node, namespace, reference)
         for part in parts.parts:
-            held = {name for function, name in namespace.readers if function == part.definition.name}
+            held = {name for reader, name in namespace.readers if reader == part.definition.name}
             part.node = visited(part.node, _WithoutSections(held, namespace.sections)) if held else part.node
     node = with_method(node, "__init__", lambda init: _registered(init, parts, reference))
     unread = _assigned(node) - _read(node) | ({_DTYPE} if _follows_parameters(node) else set())
@@ -344,6 +344,14 @@ class _WithoutSections(cst.CSTTransformer):
         """Return the config for one of its sections."""
         is_section = updated_node.attr.value in self.sections and code(updated_node.value) in self.holders
         return updated_node.value if is_section else updated_node
+
+    def leave_Subscript(  # noqa: N802
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        """Return the config for one of its sections."""
+        held = code(updated_node.value)
+        read = field_in(updated_node, held) if held in self.holders else None
+        return updated_node.value if read is not None and read[0] in self.sections else updated_node
 
 
 def _spelled_out(

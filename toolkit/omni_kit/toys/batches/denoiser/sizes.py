@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from omni_kit.toys.batches.denoiser.argument_names import length_of, stem
-from omni_kit.toys.configs.denoiser import IS_COLUMNS, IS_ROWS, IS_SIDE, IS_TEXT_LENGTH
+from omni_kit.toys.configs.denoiser import IS_COLUMNS, IS_HEIGHT, IS_ROWS, IS_SIDE, IS_TEXT_LENGTH
 from omni_kit.toys.weights import shuffled_ramp
 
 # Frames, rows and columns of patches, and the length of the text. No two sizes of a sample are alike.
@@ -161,7 +161,8 @@ def side_of(config: Mapping[str, Any]) -> tuple[int, int] | None:
         both = [
             next((value for key, value in config.items() if one.search(key)), None) for one in (IS_ROWS, IS_COLUMNS)
         ]
-        said = both if None not in both else None
+        height = next((value for key, value in config.items() if IS_HEIGHT.search(key)), None)
+        said = both if None not in both else height if both[1] is None else None
     if isinstance(said, int):
         return said, said
     if isinstance(said, (list, tuple)) and len(said) >= 2 and all(isinstance(one, int) for one in said):

@@ -27,7 +27,7 @@ from omni_kit.toys.batches.denoiser.failing_line import guards, lines_of, read_a
 from omni_kit.toys.batches.denoiser.layouts import Layout
 from omni_kit.toys.batches.denoiser.options import LikeLatents
 from omni_kit.toys.batches.denoiser.provenance import Provenance
-from omni_kit.toys.batches.denoiser.resized import resized
+from omni_kit.toys.batches.denoiser.resized import Resized, resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.elapsed import Elapsed
 from omni_kit.toys.tensors import Tensors
@@ -59,6 +59,7 @@ _LOST_AXIS = re.compile(r"too many indices for tensor|Dimension out of range|not
 # Files that raise what no input changes, and after how many of one error that is believed.
 _SURROUNDINGS = re.compile(r"^<frozen os>$|[/\\](os\.py|torch[/\\](distributed|cuda)[/\\].*)$")
 _SAME = 16
+_FEW = 12  # numbers of a sound of any length
 # Of tensors that number things, as rows of tables: no whole numbers, or too large ones.
 _NUMBERS = re.compile(
     r"'indices'|used as indices|index tensor|for index$|index out of range|is out of bounds|Class values"
@@ -163,7 +164,7 @@ class Trial:
         """
         self._elapsed = Elapsed()
         try:
-            return self._searched()
+            return self._longer(*self._searched())
         except _Exhausted:
             self._any_shape = self.most >= _ENOUGH
             key = max(self._known, key=lambda one: self._known[one].far)
@@ -181,6 +182,18 @@ class Trial:
             self._any_shape = True
             found = self._run()
         return found
+
+    def _longer(self, chosen: Chosen, reach: Reach) -> tuple[Chosen, Reach]:
+        """Return a choice with latents as long as the answer, or of a few numbers, where one number fits any length."""
+        latents, layouts = next(iter(self.choices.items()))
+        if reach.answer is None or math.prod(self._shape(chosen, latents)) != 1:
+            return chosen, reach
+        for size in (reach.answer.shape[-1], _FEW):
+            layouts.append(Resized(layouts[chosen[latents]], latents, len(self._shape(chosen, latents)) - 1, size))
+            tried = {**chosen, latents: len(layouts) - 1}
+            if size > 1 and (found := self.reach(tried)).answer is not None:
+                return tried, found
+        return chosen, reach
 
     def _run(self) -> tuple[Chosen, Reach]:
         found: tuple[Chosen, Reach] | None = None
