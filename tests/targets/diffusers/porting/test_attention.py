@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.targets.diffusers.porting.small_models import ASKED, HEAD, SPLIT, attention, ported
+from tests.targets.diffusers.porting.small_models import ASKED, HEAD, NET, SPLIT, attention, ported
 
 
 def test_attention_gets_a_processor_and_the_usual_names(tmp_path: Path) -> None:
@@ -20,6 +20,11 @@ def test_attention_gets_a_processor_and_the_usual_names(tmp_path: Path) -> None:
         (r"transformer_blocks.\1",),
     ]  # fmt: skip
     assert not found.todo
+    assert "AttentionMixin, PeftAdapterMixin" in found.text
+
+
+def test_a_model_without_attention_sets_no_processors(tmp_path: Path) -> None:
+    assert "AttentionMixin" not in ported(tmp_path, NET.replace("Attn(dim)", "nn.Linear(dim, dim)")).text
 
 
 def test_a_variable_called_as_the_module_is_in_a_processor_is_renamed(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ from omni_kit.upstream.repositories.passed_arguments import named_classes
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.traits import kept_as_tensors
 
-MIXINS = ("ModelMixin", "ConfigMixin", "AttentionMixin", "PeftAdapterMixin", "FromOriginalModelMixin", "CacheMixin")
+_OF_ATTENTION = "AttentionMixin"
+MIXINS = ("ModelMixin", "ConfigMixin", _OF_ATTENTION, "PeftAdapterMixin", "FromOriginalModelMixin", "CacheMixin")
 _ASKS_FOR_TUPLES = ", tuple)"  # of isinstance
 _PLACED = {"device": "None", "dtype": "torch.get_default_dtype()"}
 _DTYPE, _PRECISION = "dtype", re.compile(r"torch\.(b?float16|half|float(32)?)")
@@ -49,11 +50,12 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, _PLAIN)
 
 
-def port_constructor(parts: Parts, reference: Reference, taken: Collection[str]) -> list[str]:
+def port_constructor(parts: Parts, reference: Reference, taken: Collection[str], *, attends: bool = True) -> list[str]:
     """Give the model's class its bases and a constructor that registers every argument.
 
     Args:
         taken: names that a model of diffusers has for itself, and that no attribute may have.
+        attends: it has attention with processors.
 
     Returns:
         What is left to do.
@@ -62,7 +64,8 @@ def port_constructor(parts: Parts, reference: Reference, taken: Collection[str])
     assert root.cls is not None
     own = {part.name for part in parts.parts if part.cls is not None}
     bases = [name for one in root.cls.bases if (name := chain(one.value)) in own]
-    node = root.cls.with_changes(bases=[cst.Arg(cst.Name(name)) for name in MIXINS])
+    mixins = [name for name in MIXINS if attends or name != _OF_ATTENTION]
+    node = root.cls.with_changes(bases=[cst.Arg(cst.Name(name)) for name in mixins])
     if (namespace := reference.namespace) is not None:
         node = _without_namespace(node, namespace, reference)
         for part in parts.parts:

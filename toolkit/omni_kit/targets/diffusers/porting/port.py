@@ -175,10 +175,11 @@ def port(
     guided = guided_of(reference, condition, forward.names) if condition else None
     if guided is not None:  # a pipeline guides
         without_method(parts.root, guided.method)
-    own = port_constructor(parts, reference, {one.name for one in of_library if _is_property(one)})
-    moved = without_modules_of_arguments(parts, reference)
     imported = (name for names in closure.foreign.values() for name in names.values())
     librarys = any(name.startswith(_LIBRARY_MODELS) for name in imported)  # whose attention has processors
+    attends = bool(attention.processors or places_wanted) or librarys
+    own = port_constructor(parts, reference, {one.name for one in of_library if _is_property(one)}, attends=attends)
+    moved = without_modules_of_arguments(parts, reference)
     if not found and not librarys and any(_ATTENDS.search(ast.unparse(one.node)) for one in closure.definitions):
         own.append("no attention was found in the authors' own code: give it a class with a processor")
     others = {"MultiheadAttention": places_wanted} if places_wanted else {}
