@@ -186,3 +186,14 @@ def test_modules_of_a_sequential_of_the_authors_are_renamed_where_none_has_anoth
     assert rows[r"middle\.(\d+)\.attention\.(.+)"] == (r"middle.\1.attn.\2",)
     assert (r"stages\.(\d+)\.(\d+)\.norm\.(.+)" in rows) is moved
     assert (r"middle\.(\d+)\.norm\.(.+)" in rows) is moved
+
+
+@pytest.mark.parametrize("named", ["several = nn.ModuleList\n\n\n", "from torch.nn import ModuleList as several\n\n\n"])
+def test_a_list_by_another_name_is_a_list(named: str, tmp_path: Path) -> None:
+    net = NET.replace("nn.ModuleList([Attn(dim) for _ in range(depth)])", "several([several([Attn(dim)])])")
+    assert net != NET
+    text = attention(SPLIT, ASKED).replace(
+        NET, named + net.replace("for block in self.blocks:", "for block, in self.blocks:")
+    )
+    patterns = [row.pattern for row in ported(tmp_path, text).rows if row.names != (r"\1",)]
+    assert [one for one in patterns if re.fullmatch(one, "blocks.0.0.q.weight")]

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from omni_kit.pysource.source import SourceFile
 from omni_kit.targets.diffusers.porting.parts import Parts
 from omni_kit.upstream.repositories.constructed import constructs_base
 
@@ -46,6 +47,7 @@ class _Reader:
         self.made: dict[str, list[_Module]] = {name: [(cls, "")] for name, cls in self.classes.items()}
         self.made |= {name: [(cls, "")] for name, cls in others.items()}
         self._lists = {*_CONTAINERS}
+        self._named = {name: kind for part in parts.parts for name, kind in _containers(part.definition.source)}
         self._functions: dict[str, ast.FunctionDef] = {}
         self._inits: dict[str, tuple[str, ast.FunctionDef]] = {}  # with the class that defines it
         self._passed: dict[tuple[str, str], list[_Module]] = {}
@@ -114,7 +116,7 @@ class _Reader:
         give.
         """
         if isinstance(value, ast.Call):
-            kind = last_name(value.func)
+            kind = self._named.get(last_name(value.func), last_name(value.func))
             function = self._functions.get(kind)
             given = dict(_given(value, function)) if function is not None else {}
             for cls, more in self.made.get(kind, []):
@@ -168,6 +170,12 @@ class _Reader:
             for name in variables if made else ():
                 found[name] = list(dict.fromkeys([*local.get(name, []), *found.get(name, []), *made]))
         return found
+
+
+def _containers(source: SourceFile) -> Iterator[tuple[str, str]]:
+    """Yield the names that a file has for containers of torch, each with the container: `mlist = nn.ModuleList`."""
+    yield from ((name, last_name(value)) for name, value in source.constants.items() if last_name(value) in _CONTAINERS)
+    yield from ((name, one.name) for name, one in source.imports.items() if one.name in _CONTAINERS)
 
 
 def _given(call: ast.Call, function: ast.FunctionDef, bound: int = 0) -> Iterator[tuple[str, ast.expr]]:
