@@ -78,7 +78,10 @@ def test_the_name_of_a_time_comes_first_and_positions_are_none(tmp_path: Path) -
     assert step_of(find_reference(f"{tmp_path}/text.py::Net")) == ("", "")
 
 
-@pytest.mark.parametrize(("arguments", "name"), [("x, step", "step"), ("x, step, t", "t"), ("step, x", "")])
+@pytest.mark.parametrize(("arguments", "name"), [
+    ("x, step", "step"), ("x, step, t", "t"), ("step, x", ""), ("x, time_cond", "time_cond"),
+    ("x, temb, sigma", "sigma"),
+])  # fmt: skip
 def test_a_step_is_a_time_where_nothing_else_is(tmp_path: Path, arguments: str, name: str) -> None:
     text = MODEL.replace("self, x, a, b=None", f"self, {arguments}").replace("{code}", "x = self.project(x)")
     (tmp_path / "net.py").write_text(text, encoding="utf-8")

@@ -17,7 +17,10 @@ STEP = re.compile(
     r"|(diffusion|denois\w+)_?(steps?|times?))$"
 )
 
-_COUNTED = re.compile(r"^steps?$")  # a name that other things have, too
+# Names that other things have, too.
+_LIKELY = re.compile(
+    r"^(steps?|tau|temb|time_(cond|emb)\w*|continuous_times?|c_noise|snr|noise_(var(iance)?|std)s?|alphas?_?(bar|cumprod))$"
+)
 # What is embedded as a time is, and is another thing: places, lengths and pitches.
 _IS_OTHER = re.compile(r"pos|ids?$|coord|grid|freq|rope|ind(ex|ices)|mask|len|pitch|f0")
 _EMBEDS = re.compile(r"time_?(step)?s?_?(emb|proj|mlp)|timestep|sinusoid|fourier|(noise|sigma)_?(level|emb)")
@@ -44,8 +47,8 @@ def step_of(reference: Reference) -> tuple[str, str]:
     for name in [*reference.forward][1:]:
         if name.isidentifier() and not _IS_OTHER.search(name) and (how := _use(reference.cls, name)):
             return name, f"forward {how} '{name}' ({reference.forward[name].where})"
-    counted = next((one for name, one in entries[1:] if _COUNTED.match(name)), None)
-    return (counted.name, _received(counted)) if counted is not None else ("", "")
+    likely = next((one for name, one in entries[1:] if _LIKELY.match(name)), None)
+    return (likely.name, _received(likely)) if likely is not None else ("", "")
 
 
 def _received(one: Argument) -> str:
