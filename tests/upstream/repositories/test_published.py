@@ -218,3 +218,11 @@ def test_fields_that_are_set_say_it_over_those_of_the_config_that_they_begin_wit
 def test_fields_that_others_set_say_nothing(tmp_path: Path) -> None:
     (tmp_path / "large.py").write_text(SET.replace("depth", "steps").replace("hidden_size", "lr"))
     assert find_reference(written(tmp_path)).published is None
+
+
+def test_of_equal_configs_that_of_another_class_of_the_file_comes_last(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"depth": 9, "hidden_size": 64, "qk_norm": true, "note": 1}')
+    (tmp_path / "b.json").write_text('{"depth": 28, "hidden_size": 1152, "name": "lantern", "seed": 1}')
+    found = find_reference(written(tmp_path)).published
+    assert found is not None
+    assert found.values["depth"] == 28

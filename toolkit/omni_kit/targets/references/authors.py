@@ -25,6 +25,7 @@ from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import read_source
 from omni_kit.standins import stand_ins
 from omni_kit.targets.references.old_numpy import restore_old_names
+from omni_kit.upstream.repositories.adapted import adapted
 from omni_kit.upstream.repositories.constructed import blanked, conversions_of, loading_defaults
 from omni_kit.upstream.repositories.helpers import helpers_of
 from omni_kit.upstream.repositories.logs import logger_of
@@ -163,17 +164,18 @@ class Authors(importlib.abc.MetaPathFinder):
         return spec
 
     def text_of(self, file: Path) -> bytes | str:
-        """Return the text of a file; that of the class without the helpers that need what is not installed, and
-        without conversions of a config that has all fields already.
+        """Return the text of a file; that of the class without the helpers that need what is not installed, without
+        conversions of a config that has all fields already, and with switches off that its constructor does not set.
         """
         if file != self._reference.cls.source.path:
             return file.read_bytes()
         source = read_source(self.repository, file)
-        cls = ClassRef(source, source.classes[self._reference.class_name])
+        given = ClassRef(source, source.classes[self._reference.class_name])
+        cls = adapted(given)
         found = helpers_of(cls)
         self.left_out |= {f"self.{one.name}, which needs {one.package}": None for one in found}
         unused = [*conversions_of(cls), *(one for helper in found for one in helper.statements)]
-        return blanked(source.text, unused) if unused else file.read_bytes()
+        return blanked(cls.source.text, unused) if unused or cls is not given else file.read_bytes()
 
     @cached_property
     def loading(self) -> frozenset[str]:

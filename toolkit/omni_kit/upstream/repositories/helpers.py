@@ -34,7 +34,7 @@ def helpers_of(cls: ClassRef) -> list[Helper]:
     entries = _entries(cls, init) if init is not None else []
     if init is None or not entries:
         return []
-    run = _reached(cls, entries)
+    run = reached(cls, entries)
     found = []
     for node in ast.walk(init):
         target = dotted(node.targets[0]) if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
@@ -66,7 +66,7 @@ def _entries(cls: ClassRef, init: ast.FunctionDef) -> list[ast.FunctionDef]:
     return [method[1] for name in names if (method := cls.method(name)) is not None]
 
 
-def _reached(cls: ClassRef, entries: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
+def reached(cls: ClassRef, entries: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
     """Return these methods of a class, and those that they come to."""
     found: list[ast.FunctionDef] = []
     wanted = [*entries]

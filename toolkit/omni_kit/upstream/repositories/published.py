@@ -72,20 +72,25 @@ class Published:
         return any(isinstance(text, str) and _OF_PATH.split(text)[-1] == cls for text in said)
 
 
-def published(repository: Repository, cls: str, names: Collection[str], more: Collection[str] = ()) -> Published | None:
-    """Return the set of values that names most of a constructor's arguments, of those that say the class if any do;
-    None if the repository has none.
+def published(
+    repository: Repository, cls: str, names: Collection[str], more: Collection[str] = (), others: Collection[str] = ()
+) -> Published | None:
+    """Return the set of values that names most of a constructor's arguments, of those that say the class if any do, and
+    of equal ones that with the fewest arguments of other classes; None if the repository has none.
 
     Args:
         cls: the class.
         names: its constructor's arguments.
         more: what its constructor may hand on under `**`.
+        others: what only the constructors of other classes take.
     """
     found = [one for one in _all(repository, cls, names) if _fits(one, names)]
     if not found:
         return None
     named = [one for one in found if one.makes(cls)]
-    best = max(named or found, key=lambda one: (len(one.values.keys() & set(names)), one.calls))
+    best = max(named or found, key=lambda one: (
+        len(one.values.keys() & set(names)), one.calls, -len(one.values.keys() & set(others))
+    ))  # fmt: skip
     kept = {name: value for name, value in best.values.items() if name in names or name in more}
     renamed = {} if best.calls else _renamed(repository, cls, names)
     kept |= {name: best.values[other] for name, other in renamed.items() if name not in kept and other in best.values}

@@ -19,7 +19,9 @@ from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import SourceFile, dotted, read_all, read_source
 from omni_kit.upstream.diffusers.signatures import Argument, arguments
 from omni_kit.upstream.places import path_of, refuse_other_formats
+from omni_kit.upstream.repositories.adapted import adapted
 from omni_kit.upstream.repositories.closure import Closure, closure_of
+from omni_kit.upstream.repositories.config_readers import with_plain_reads
 from omni_kit.upstream.repositories.constructed import (
     constructs_base,
     forwarded_to,
@@ -120,7 +122,15 @@ class Reference:
     def published(self) -> Published | None:
         """Published config of the repository for the model."""
         names = {**self._own, **self._of_base}
-        return published(self.repository, self.made_as, names, self._inner if self.hands_on else ())
+        inner = self._inner if self.hands_on else frozenset[str]()
+        return published(self.repository, self.made_as, names, inner, self._of_others - {*names, *inner})
+
+    @cached_property
+    def _of_others(self) -> frozenset[str]:
+        """The arguments of the constructors of the other classes in the file: variants of a model have it in common."""
+        source = self.cls.source
+        others = (ClassRef(source, one) for name, one in source.classes.items() if name != self.class_name)
+        return frozenset(name for one in others for name in arguments(one))
 
     @property
     def made_as(self) -> str:
@@ -296,7 +306,8 @@ def find_reference(given: str) -> Reference:
         source = read_source(repository, found[0].source.path)
         found = [ClassRef(source, source.classes[found[0].node.name])]
     own = with_torch_base(with_library_bases(with_constructor(found[0])))
-    cls = without_helpers(self_contained(with_one_base_call(with_forward(own))))
+    cls = self_contained(with_one_base_call(with_forward(own)))
+    cls = adapted(without_helpers(with_plain_reads(cls)))
     cls, shared = with_settings_passed(cls)
     return _checked(Reference(given, repository, cls, loop, shared, forwarded_to(found[0]), config_class(found[0])))
 
