@@ -1371,3 +1371,28 @@ def test_a_sound_of_any_length_is_more_than_one_number() -> None:
     rows, length = denoiser_inputs(_Waves())["0.audio"].shape
     assert rows == 1
     assert length > 3
+
+
+class Vocoder(torch.nn.Module):
+    """Takes waves of as many numbers as frames of a spectrogram stand for, and the number of a band."""
+
+    def __init__(self, hop: int) -> None:
+        super().__init__()
+        self.config, self.hop = {"bands": 8, "mels": 20}, hop
+        self.mels, self.bands = torch.nn.Conv1d(20, 1, 1), torch.nn.Embedding(8, 1)
+        self.first = torch.nn.Conv1d(1, 1, 1)
+
+    def forward(
+        self, audio: torch.Tensor, spectrogram: torch.Tensor, noise_scale: torch.Tensor, band_id: torch.Tensor
+    ) -> torch.Tensor:
+        frames = self.mels(spectrogram).repeat_interleave(self.hop, -1)
+        assert audio.shape[-1] == frames.shape[-1]
+        return self.first(audio[:, None])[:, 0] + frames[:, 0] * noise_scale[:, None] + self.bands(band_id)
+
+
+@pytest.mark.parametrize("hop", [256, 300])
+def test_a_wave_is_as_long_as_its_frames(hop: int) -> None:
+    sample, other = samples_of(searched_inputs(Vocoder(hop)).inputs)
+    assert sample["audio"].shape == (1, sample["spectrogram"].shape[-1] * hop)
+    assert other["audio"].shape != sample["audio"].shape
+    assert not sample["band_id"].is_floating_point()

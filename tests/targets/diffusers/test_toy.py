@@ -419,3 +419,12 @@ def test_layers_are_left_between_two_counts_of_them(code: str, layers: tuple[int
     counts = {name: Argument(name, value, False, "int", "") for name, value in (("depth", 12), ("fused_depth", 8))}
     toy, _ = toy_of({**ARGUMENTS, **counts}, {}, [ast.parse(code)])
     assert (toy["depth"], toy["fused_depth"]) == layers
+
+
+def test_levels_have_widths_in_common_and_what_norms_divide_by_is_no_width() -> None:
+    values = {"down_channels": [256, 384, 512, 768], "mid_channels": [768, 512], "norm_channels": 32}
+    given: dict[str, Any] = {"image_channels": UNKNOWN, **values}
+    arguments = {name: Argument(name, one, one is UNKNOWN, "", "") for name, one in given.items()}
+    toy, _ = toy_of(arguments, {}, [ast.parse("norm = nn.GroupNorm(self.norm_channels, 8)")])
+    assert toy.pop("image_channels") < 8
+    assert toy == {"down_channels": [64, 64, 128, 128], "mid_channels": [128, 128], "norm_channels": 2}

@@ -39,6 +39,7 @@ _CHANNELS = re.compile(r"^(in|out)(put)?_(ch|chs|chans|channels?)$")
 _FEW_CHANNELS = re.compile(
     r"^(c_)?(in|out)(put)?(_?(dims?|size|features|nc|ch))?$|^((num|n|img|image|im|latent|frame|video|pixel)_)?(channels?|chans|ch)$"
 )
+_OF_PICTURES = re.compile(r"^(img|image|im|latent|frame|video|pixel)_(channels?|chans|ch)$")
 _MOST_CHANNELS = 32
 # Sizes that are never widths.
 _IS_NO_WIDTH = re.compile(
@@ -72,7 +73,7 @@ _NEVER_NONE: Mapping[str, int] = {
     "patch_size_t": 1,
 }
 _USUAL, _KERNEL = re.compile(r"(^|_)((kernel)(_size)?|dilations?(_rate)?|strides?)$"), 3  # of convolutions
-_INPUT, _OUTPUT = "in_channels", "out_channels"
+_INPUT, _OUTPUT, _GROUPS = "in_channels", "out_channels", "norm_num_groups"
 _IS_DEPTH = re.compile(r"(^|_)(depth|layers)$")
 _HEADS_OF_LEVELS = 2  # divides every level of a U-Net, whether it counts heads or is their width
 _IS_HEAD = re.compile(r"head_?dim|dim_?head$")
@@ -407,10 +408,19 @@ def _aliases(values: Mapping[str, Any], code: Sequence[ast.AST]) -> dict[str, st
         counts = [name for name in names if name in divided and name.startswith("num_")]
         found |= dict.fromkeys(counts[:1], "num_heads")
         names = [name for name in names if name not in found]
+    norms = (call for part in code for call in calls(part) if (dotted(call.func) or "").endswith("nn.GroupNorm"))
+    counts = (argument(call, 0, "num_groups") for call in norms)
+    groups = {ast.unparse(one).rpartition(".")[2] for one in counts if one is not None}
+    divides = [name for name in names if name in groups and _is_number(values[name])
+               and toy_denoiser({name: values[name]}) != {name: values[name]}]  # fmt: skip
+    found |= dict.fromkeys(divides[:1], _GROUPS) if _GROUPS not in names else {}
+    names = [name for name in names if name not in found]
     has_rows = any(map(IS_ROWS.search, names))
     for name in names:
         alias = "hidden_size" if _WHOLE.match(name) else _WIDTHS.sub("_dim", _CHANNELS.sub(r"\1_channels", name))
-        if (few := _FEW_CHANNELS.match(name)) and _is_number(values[name]) and 0 < values[name] <= _MOST_CHANNELS:
+        known = _is_number(values[name]) and 0 < values[name] <= _MOST_CHANNELS
+        unknown = values[name] is UNKNOWN and _OF_PICTURES.match(name)
+        if (few := _FEW_CHANNELS.match(name)) and (known or unknown):
             alias = f"{few[2] or 'in'}_channels"
         if has_rows and IS_COLUMNS.search(name):  # `width` next to `height`
             alias = name
@@ -453,7 +463,8 @@ def _value(one: Argument) -> Any:
     if one.required and one.annotation in ("", "int") and (usual := _USUAL.search(one.name)):
         return _KERNEL if usual[3] else 1
     if one.required and one.annotation in ("", *_TYPES):
-        return _NEVER_NONE.get(_CHANNELS.sub(r"\1_channels", one.name), _TYPES.get(one.annotation, ANY_WIDTH))
+        alias = _INPUT if _OF_PICTURES.match(one.name) else _CHANNELS.sub(r"\1_channels", one.name)
+        return _NEVER_NONE.get(alias, _TYPES.get(one.annotation, ANY_WIDTH))
     return UNKNOWN
 
 

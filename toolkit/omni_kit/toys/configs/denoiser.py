@@ -96,6 +96,7 @@ _IS_SIZE = re.compile(r"_size$")
 _IS_NO_WIDTH = re.compile(r"patch|sample|scale|every|batch|mult|target_size|max_size|base_|num_groups|pos_embed|kernel")
 _IS_PATCH = re.compile(r"^patch(_size)?$")
 _LARGEST_PATCH = 4
+_MOST_COLOURS = 3  # channels of a sound or of a picture
 _IS_WIDTH_OF_PATCHES = re.compile(r"^patch_\w+_dim$")
 _WIDE = 64  # no patch is as large
 _IS_MULTIPLIERS, _MOST_TIMES = re.compile(r"mult(s|ipliers?)?$"), 2
@@ -131,6 +132,7 @@ def toy_denoiser(config: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in config.items():
         toy[key] = _shrunk(key, value, free)
     _fit_none(toy)
+    _fit_levels(toy, config)
     _fit_heads(toy, config)
     fit_channels(toy, config, _SECOND)
     _fit_widths(toy, config)
@@ -178,9 +180,20 @@ def _shrunk_levels(key: str, value: Sequence[int]) -> Sequence[int]:
         return [min(one, HEADS if IS_HEADS.search(key) else _LAYERS) for one in value]
     if _IS_MULTIPLIERS.search(key):
         return [min(one, _MOST_TIMES) for one in value]
-    if _IS_WIDTHS.search(key) and not IS_AXES.search(key) and min(value) >= _WIDE:
-        return [_WIDE * min(one // min(value), _MOST_TIMES) for one in value]
+    if _are_widths(key, value):
+        return _narrow(value, min(value))
     return value
+
+
+def _are_widths(key: str, value: Any) -> bool:
+    """Return whether a list has the widths of levels."""
+    plain = isinstance(value, (list, tuple)) and bool(value) and all(type(one) is int for one in value)
+    other = any(one.search(key) for one in (IS_HEADS, IS_LAYERS, _IS_MULTIPLIERS, IS_AXES)) or key in WHOLE
+    return plain and not other and _IS_WIDTHS.search(key) is not None and min(value) >= _WIDE
+
+
+def _narrow(widths: Sequence[int], least: int) -> list[int]:
+    return [_WIDE * min(one // least, _MOST_TIMES) for one in widths]
 
 
 _Rule = Callable[[str, int, Iterator[int]], int]
@@ -200,7 +213,7 @@ _RULES: Sequence[tuple[Callable[[str], Any], _Rule]] = (
     (_IS_PATCH.search, lambda key, value, free: min(value, _LARGEST_PATCH)),
     (_IS_NO_WIDTH.search, lambda key, value, free: value),
     (_IS_SIZE.search, lambda key, value, free: next(free) if value >= _EIGHT else value),  # few are a number of things
-    (_IS_WIDTH.search, lambda key, value, free: next(free)),
+    (_IS_WIDTH.search, lambda key, value, free: next(free) if value > _MOST_COLOURS else value),
 )
 
 
@@ -230,6 +243,16 @@ def _factors(key: str, value: Any) -> Any:
     """Return a factor for each pair of a head, where there is one for each."""
     first = 1.0 if key.startswith("short") else 1.5
     return [first + step / HEAD_DIM for step in range(HEAD_DIM // 2)] if isinstance(value, list) else value
+
+
+def _fit_levels(toy: dict[str, Any], config: Mapping[str, Any]) -> None:
+    """Lists of widths that have some in common stay equal there: those of the middle begin with the last level's."""
+    lists = {key: value for key, value in config.items() if _are_widths(key, value)}
+    shared = [key for key, value in lists.items()
+              if any({*value} & {*other} for name, other in lists.items() if name != key)]  # fmt: skip
+    least = min((min(lists[key]) for key in shared), default=0)
+    for key in shared:
+        toy[key] = type(lists[key])(_narrow(lists[key], least))
 
 
 def _fit_heads(toy: dict[str, Any], config: Mapping[str, Any]) -> None:

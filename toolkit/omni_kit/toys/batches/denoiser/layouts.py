@@ -22,6 +22,9 @@ _ROW, _PICTURE, _VECTOR, _PIXEL, _WORDS = "1nc", "1chw", "1c", "1coo", "1n"
 _VOCABULARY = re.compile(r"vocab|^(num|n)_tokens$")
 _OF_WORDS = re.compile(r"^(input_?)?(ids|indices|tokens|tokens_ids)$|_(ids|indices|tokens)$")
 _FILMS = ("1cfhw", "1fchw", "1fhwc")
+_SOUNDS = ("1cs", "1s", "1ct", "1t")  # waves
+_OF_SOUND = re.compile(r"^(noisy_)?(audios?|wavs?|waves?|waveforms?|signals?)$")
+_WAVES = {"s": (2560, 3840), "t": (2400, 3600)}  # multiples of the steps by which vocoders make them from frames
 _FRAMES, _LAST = "fchw", "fhwc"  # frames as a batch, and with the channels last
 _ROWS = 2
 _MANY_LEVELS = 4  # of a U-Net, which halves sizes between them: no side of a small grid divides by 8
@@ -34,7 +37,7 @@ class Layout:
 
     Attributes:
         axes: what the axes are: 1, c(hannels), f(rames), h (rows), w (columns), n (patches), p (patches of pictures),
-            o (one place). Without channels they are numbers of words.
+            o (one place), s or t (of a wave). Without channels they are numbers of words, or a wave.
         inside: "[0]" where the latents are the only item of a list.
         square: as many rows as columns.
         fixed: as many rows and columns as the config says.
@@ -64,6 +67,7 @@ class Layout:
             "n": sizes.tokens,
             "p": pictures,
             "o": 1,
+            **{axis: lengths[sizes.index] for axis, lengths in _WAVES.items()},
         }
         if self.axes == _WORDS:
             return {self.inside: numbers(sizes, (known["1"], known["n"])).expand(known["1"], -1)}
@@ -119,7 +123,8 @@ def layouts(argument: Argument, sizes: Sizes, names: Sequence[str], parts: int =
     more: list[dict[str, Any]] = [{}, {"square": True}, {"coarse": True}]
     shapes += more if sizes.levels < _MANY_LEVELS else [more[-1], *more[:-1]]
     shapes += [{"rows": True}, {"rows": True, "coarse": True}]
-    return [replace(way, channels=width, **shape) for shape in shapes for width in widths for way in ways]
+    sounds = [Layout(axes, False, 1) for axes in _SOUNDS if _OF_SOUND.search(argument.name)]
+    return [*sounds, *(replace(way, channels=width, **shape) for shape in shapes for width in widths for way in ways)]
 
 
 def _said(sizes: Sizes) -> list[int]:

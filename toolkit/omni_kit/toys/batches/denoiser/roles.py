@@ -14,6 +14,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
     for pattern, role in (
         (r"^added_cond_kwargs$", scalars.added),
         (r"^cross_attention_kwargs$", scalars.nothing),
+        (r"noise_?scales?$", scalars.time),
         (r"controlnet|kwargs$|^return_dict$|^skip_layers$|cache|^enable_|^sparse|scale(_factor)?$", None),
         (r"^img_sizes$|(video|audio)_coords$|^(f_)?patch_size$|^txt_seq_lens$", None),
         (r"^img_shapes$", scalars.picture_sizes),
@@ -37,6 +38,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"(^|_)ids$|coords$|(^|_)grid$|^positions$", positions.ids),
         (r"^class_labels$|^style$|^additional_t_cond$", scalars.label),
         (r"^(y|c|cond|context|labels?|class(es)?|class_(ids?|idx))$", scalars.label_or_text),
+        (r"_(id|idx)$", scalars.identifier),
         (r"^drop_|_drop$", masks.dropped),
         (r"^(audio_)?(num_(\w+_)?frames|height|width)$", scalars.number),
         (r"^fps$", scalars.fps),

@@ -52,6 +52,12 @@ def label(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     yield from (option(values(argument.name), 1, width) for width in near(argument.name, sizes))
 
 
+def identifier(argument: Argument, sizes: Sizes) -> Iterator[Option]:
+    """Yield a number of one of few things; or what an embedding may be."""
+    yield from label(argument, sizes)
+    yield from embedding(argument, sizes)
+
+
 def label_or_text(argument: Argument, sizes: Sizes) -> Iterator[Option]:
     """Return a class label, or an embedding, the one that the config mentions first."""
     texts = [*embedding(argument, sizes), *latents(argument, sizes)]
