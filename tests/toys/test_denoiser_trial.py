@@ -1385,9 +1385,11 @@ class Vocoder(torch.nn.Module):
     def forward(
         self, audio: torch.Tensor, spectrogram: torch.Tensor, noise_scale: torch.Tensor, band_id: torch.Tensor
     ) -> torch.Tensor:
-        frames = self.mels(spectrogram).repeat_interleave(self.hop, -1)
+        frames: torch.Tensor = self.mels(spectrogram).repeat_interleave(self.hop, -1)
         assert audio.shape[-1] == frames.shape[-1]
-        return self.first(audio[:, None])[:, 0] + frames[:, 0] * noise_scale[:, None] + self.bands(band_id)
+        wave: torch.Tensor = self.first(audio[:, None])[:, 0]
+        band: torch.Tensor = self.bands(band_id)
+        return wave + frames[:, 0] * noise_scale[:, None] + band
 
 
 @pytest.mark.parametrize("hop", [256, 300])

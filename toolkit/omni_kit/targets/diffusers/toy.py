@@ -409,8 +409,8 @@ def _aliases(values: Mapping[str, Any], code: Sequence[ast.AST]) -> dict[str, st
         found |= dict.fromkeys(counts[:1], "num_heads")
         names = [name for name in names if name not in found]
     norms = (call for part in code for call in calls(part) if (dotted(call.func) or "").endswith("nn.GroupNorm"))
-    counts = (argument(call, 0, "num_groups") for call in norms)
-    groups = {ast.unparse(one).rpartition(".")[2] for one in counts if one is not None}
+    said = (argument(call, 0, "num_groups") for call in norms)
+    groups = {ast.unparse(one).rpartition(".")[2] for one in said if one is not None}
     divides = [name for name in names if name in groups and _is_number(values[name])
                and toy_denoiser({name: values[name]}) != {name: values[name]}]  # fmt: skip
     found |= dict.fromkeys(divides[:1], _GROUPS) if _GROUPS not in names else {}

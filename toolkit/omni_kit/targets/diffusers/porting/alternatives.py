@@ -15,6 +15,8 @@ from omni_kit.upstream.repositories.closure import Closure, bound_in, completed,
 from omni_kit.upstream.repositories.names import Defined, resolve
 
 _KERNEL = re.compile(r"attention|attn")
+# Questions of libraries for devices and packages, which are not there.
+_IS_THERE = re.compile(r"(^|\.)is_(torch_)?(npu|xla|mlu|musa|xpu|hpu|flash_attn\w*|xformers)_available$")
 _SAME = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
 _PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
 
@@ -193,6 +195,8 @@ def _value(node: ast.expr, home: Defined) -> object:
         return plain
     if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":
         return _attribute(home, node.attr)
+    if isinstance(node, ast.Call) and _IS_THERE.search(ast.unparse(node.func)):
+        return False
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "hasattr" and len(node.args) == 2:
         return literal(node.args[1]) == SDPA or UNKNOWN
     if isinstance(node, ast.Name):
