@@ -1398,3 +1398,21 @@ def test_a_wave_is_as_long_as_its_frames(hop: int) -> None:
     assert sample["audio"].shape == (1, sample["spectrogram"].shape[-1] * hop)
     assert other["audio"].shape != sample["audio"].shape
     assert not sample["band_id"].is_floating_point()
+
+
+class Noised(torch.nn.Module):
+    """Takes a condition with a usual name next to latents that are called noisy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = {"in_channels": 14, "out_channels": 6}
+        self.proj = torch.nn.Conv1d(20, 6, 1)
+
+    def forward(self, z_t: torch.Tensor, t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        joined = torch.cat([z_t, x], 1)
+        moved: torch.Tensor = self.proj(joined) * t[:, None, None]
+        return moved
+
+
+def test_what_is_called_noisy_is_the_latents() -> None:
+    assert next(iter(searched_inputs(Noised()).chosen)) == "z_t"

@@ -3,7 +3,7 @@
 import inspect
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -264,7 +264,8 @@ def _choices(model: Any, sizes: Sizes) -> tuple[str, dict[str, list[Any]], list[
     arguments = _arguments(model)
     ported = sizes.config.get(PORTED, {})
     latents = next((one for one in arguments if ported.get(one.name) == _LATENTS), None)
-    latents = latents or next((one for one in arguments if _NOISY.search(one.name)), arguments[0])
+    noisy = _noisy([one.name for one in arguments])
+    latents = latents or next(one for one in arguments if one.name == noisy)
     beside = joined(inspect.unwrap(type(model).forward), latents.name) & {one.name for one in arguments if one.required}
     parts = 1 + len(beside)
     counts = dict.fromkeys([*(one for key, one in sizes.config.items() if _COUNT.search(key) and type(one) is int), 2])
@@ -329,7 +330,7 @@ def _arguments(model: Any) -> list[Argument]:
     scaled = bool(_SCALED.search(inspect.getsource(forward))) or any(map(_takes_a_number, model.modules()))
     sigmas = scaled or "img_shapes" in (one.name for one in parameters)
     shapes = {one.name: _documented(type(model), one.name) for one in parameters}
-    noisy = next((one.name for one in parameters if _NOISY.search(one.name)), parameters[0].name)
+    noisy = _noisy([one.name for one in parameters])
     axes = {size for size in shapes[noisy][1:] if size.isidentifier() and size != shapes[noisy][0]}
     whole = [
         Argument(
@@ -380,8 +381,19 @@ _NOT_INSTALLED = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
 _LACKING = re.compile(rf"{MissingRequirement.__name__}: (.*?)\. (Install them: .*)")
 _SHAPE = re.compile(r"(?<!\w)[(\[]([^()\[\]`]*,[^()\[\]`]*)[)\]]")  # of an argument, in the words of a documentation
 _NO_SHAPE = re.compile(r"tensor|optional|default|\b(int|float|bool|str)\b|e\.g\.|i\.e\.", re.IGNORECASE)
-_NOISY = re.compile(r"^(hidden_states|x|sample|latents|decoder_input_tokens)$")
+_NOISY = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"^[xz]_?(t|noisy|noised)$|^nois(y|ed)_",
+        r"^(hidden_states|x|sample|latents|decoder_input_tokens)$",
+    )
+)
 _SCALED = re.compile(r"(timestep|\bt|noise_time)\b[^\n=]*\* *(1000|self\.\w*(t_scale|max))")
+
+
+def _noisy(names: Sequence[str]) -> str:
+    """Return the argument for noisy latents: the one that says so, or is usually called like it; else the first."""
+    return next((name for pattern in _NOISY for name in names if pattern.search(name)), names[0])
 
 
 def _takes_a_number(module: nn.Module) -> bool:

@@ -38,7 +38,7 @@ _ROLES: Sequence[tuple[re.Pattern[str], Role | None]] = tuple(
         (r"(^|_)ids$|coords$|(^|_)grid$|^positions$", positions.ids),
         (r"^class_labels$|^style$|^additional_t_cond$", scalars.label),
         (r"^(y|c|cond|context|labels?|class(es)?|class_(ids?|idx))$", scalars.label_or_text),
-        (r"_(id|idx)$", scalars.identifier),
+        (r"(?<!token)_(id|idx)$", scalars.identifier),
         (r"^drop_|_drop$", masks.dropped),
         (r"^(audio_)?(num_(\w+_)?frames|height|width)$", scalars.number),
         (r"^fps$", scalars.fps),
