@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.targets.diffusers.porting.small_models import HEAD, HEADS, SPLIT, attention, ported
+from tests.targets.diffusers.porting.small_models import ASKED, HEAD, HEADS, SPLIT, attention, ported
 
 FLASH = "try:\n    import flash_attn\n    MODE = 'flash'\nexcept ImportError:\n    MODE = 'own'\n\n\n"
 KERNELS = """if {test}:
@@ -103,3 +103,12 @@ def test_a_function_of_several_packages_and_a_processor_of_the_authors_use_the_d
     assert "MODE" not in found.text
     assert "attend(q, k, v, backend=self._attention_backend" in found.text
     assert not [one for one in found.todo if "processor" in str(one)]
+
+
+def test_what_a_device_alone_would_attend_with_is_left_out(tmp_path: Path) -> None:
+    made = f"{SPLIT}\nif is_torch_npu_available():\n    self.way = NpuAttn()\nelse:\n    self.way = PlainAttn()"
+    plain = "class PlainAttn:\n    pass\n\n\n"
+    head = f"{HEAD}from diffusers.utils import is_torch_npu_available\n\n\n{plain}"
+    text = ported(tmp_path, attention(made, ASKED), head).text
+    assert "NpuAttn" not in text
+    assert "PlainAttn()" in text
