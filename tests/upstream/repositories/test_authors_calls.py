@@ -440,3 +440,31 @@ def test_members_and_switches_are_those_that_the_authors_pass(tmp_path: Path) ->
     assert found["ddim_sample_loop"].called == f"{made}.ddim_sample_loop({given})"
     assert found["p_sample_loop"].parts == (("gaussian", "Mean"),)
     assert chosen(reference, [*found.values()]) == "p_sample_loop"  # the others are called nowhere
+
+
+ENTRY = '''
+
+class Diffusion(nn.Module):
+    def __init__(self, denoise_fn, sample_shape, timesteps=1000):
+        super().__init__()
+        self.denoise_fn, self.sample_shape, self.timesteps = denoise_fn, sample_shape, timesteps
+
+    def sample(self, GIVEN):
+        """Return denoised samples."""
+        for i in reversed(range(self.timesteps)):
+            if mel is None:
+                x = self.denoise_fn(x, i)
+        return x
+'''
+
+
+@pytest.mark.parametrize(("given", "shape", "passed"), [
+    ("cond, mel, speedup=10", "tuple(begun.shape)", "cond=given.cond, mel=None, speedup=1000 // steps"),
+    ("n, mel, num_steps=9", "tuple(begun.shape[1:])", "n=len(begun), mel=None, num_steps=steps"),
+])  # fmt: skip
+def test_numbers_of_steps_and_of_samples_and_what_may_be_none(
+    given: str, shape: str, passed: str, tmp_path: Path
+) -> None:
+    """A word of the docstring is not a variable."""
+    made = f"Diffusion(denoise_fn=denoiser, sample_shape={shape})"
+    assert f"{made}.sample({passed})" in called(tmp_path, ENTRY.replace("GIVEN", given))

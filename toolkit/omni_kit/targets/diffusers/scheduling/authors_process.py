@@ -161,7 +161,16 @@ def _along(
         why |= {call.where: _refused(one) for call, one in pairs if _refused(one)}
         why |= {call.where: "" if one is not None else "steps as no scheduler of diffusers does" for call, one in went}
     todo = (f"compare with the authors' other samplers, which step differently: {others}",) if others else ()
+    between = [call for call, one in ran if _goes_between(one)]
+    if not agree and not solves and between:
+        return _along(reference, between, names, _SOLVER_COUNTS, solves=True, why=why, unsure=unsure)
     return replace(made[0], todo=(*made[0].todo, *todo)) if agree else None
+
+
+def _goes_between(found: _Way) -> bool:
+    """Return whether a call goes between the steps of training, as solvers do."""
+    times = [time for _, time in found["ways"][0]["calls"]]
+    return times[0] > 1 and any(time != int(time) for time in times)
 
 
 def _of_other_classes(pairs: Sequence[tuple[AuthorsCall, _Way]], made: Collection[AuthorsCall]) -> bool:

@@ -28,6 +28,8 @@ COUNT = re.compile(
     r"^(num_|n_)?((sampling|sample|inference|infer|ddim|ode|euler|denoising|flow)_)?(time)?steps?$|^nfe$|^S$"
 )
 """Names of the number of steps of a run."""
+_SPEEDS_UP = re.compile(r"speed_?up$")
+"""Names of the number of steps of training for one of a run."""
 _KEYWORDS = re.compile(r"^(model_kwargs|extra_args)$")
 _METHOD = re.compile(r"^(ode_|sampling_)?(method|solver|solver_type)$")
 _STEPS = re.compile(rf"\b{STEPS}\b(?!=)")
@@ -208,6 +210,8 @@ def arguments_told(
                     said[name] = f"tuple({BEGUN}.shape[2:])" if pair else size
                     apart = size == SHAPE and ROWS in said.values()  # a number of samples, and the shape of each
                     said[name] = EACH if apart else said[name]
+            elif _SPEEDS_UP.search(name) and not counted and type(literal(default)) is int:
+                said[name] = f"{TRAINED} // {STEPS}"
             elif constructs and name in said_by and (default is None or whole):
                 said[name] = repr(said_by[name])
             elif _KEYWORDS.search(name) and (default is None or literal(default) is None):

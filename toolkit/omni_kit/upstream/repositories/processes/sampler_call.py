@@ -115,7 +115,8 @@ def call_of(
     module = source.module
     guides = tuple(dict.fromkeys(each for one in told for each in one.guides))
     draws = not any(one.noise for one in told)
-    where = source.where(node) if node in [*ast.walk(source.tree)] else f"{source.path}:{node.lineno}"
+    inherited = node not in [*ast.walk(source.tree)]
+    where = source.where(source.classes[name] if inherited and name in source.classes else node)
     plain, guided = called
     off = tuple(dict.fromkeys(each for one in told for each in one.off))
     levels, adapts = any(one.levels for one in told), tuple(each for one in told for each in one.adapts)
