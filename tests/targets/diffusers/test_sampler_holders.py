@@ -75,6 +75,7 @@ def test_a_holder_is_made_of_nested_settings_and_its_latents_are_the_last_that_i
     assert process is not None
     assert (process.scheduler, process.config) == ("DDPMScheduler", {"clip_sample": False, "num_train_timesteps": 400})
     assert process.called.startswith("computed(lambda: around(Diffusion, ")
+    assert process.ranks == (4,)  # it makes latents itself
     assert "noise=namespace(first=0.0001, last=0.02, timesteps=steps)" in process.called
 
 

@@ -406,7 +406,19 @@ def _gone(
                 for count in counts for place in range(len(MODELS))]  # fmt: skip
         tables = _Run(request, told, used, axes).peeked(trained) if trained else []
     how = _guidance(request, told, used, axes, ways[0]) if call["guided"] else Guidance.usual
-    return {"ways": ways, "guides": how, "known": known, "tables": tables, "empty": run.empty, "matter": matter}
+    ranks = [one for one in request["axes"] if one == axes or _goes(_Run(request, told, used, one), counts[0])]
+    return {"ways": ways, "guides": how, "known": known, "tables": tables, "empty": run.empty, "matter": matter,
+            "ranks": ranks}  # fmt: skip
+
+
+def _goes(run: "_Run", count: int) -> bool:
+    """Return whether a sampler runs with latents of a run."""
+    try:
+        with limited(_LONGEST):
+            run.way(count, 0)
+    except Exception:  # the authors' own reasons
+        return False
+    return True
 
 
 def _that_matter(

@@ -281,6 +281,7 @@ def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bo
                 draws=call.draws, whole=one.installed.whole, real=one.installed.real, scales=one.installed.scales,
                 shift=shift or 1.0, small=one.small, empty=tuple({*found["empty"]} - {*call.takes}),
                 scale=call.scale, guides=bool(call.guided) and found["guides"] != Guidance.unasked,
+                ranks=tuple(found["ranks"]),
             )  # fmt: skip
     return None
 

@@ -173,6 +173,8 @@ class _Planner:
             facts = facts.without_steps(f"they pass {facts.condition}, which has no effect on the small model")
         elif missing := facts.not_passed(missing):
             facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
+        if wrong := self._other_axes(facts, axes, len(found.answer)):
+            facts = facts.without_steps(wrong)
         if found.why and found.why != NO_TORCH and not facts.raises:
             facts = facts.without_steps(f"{_NOT_RUN} ({found.why.splitlines()[0]})")
         planner, facts = self._with_evidence(facts.comparing(found.shapes))
@@ -181,6 +183,20 @@ class _Planner:
         ported = planner.port if named else planner.port.called(model_name(self.reference, self.prefix, axes))
         vars(other).update(port=ported if self.in_tree else imported(ported), pipeline=facts)
         return other
+
+    def _other_axes(self, facts: PipelineFacts, axes: int, answered: int) -> str:
+        """Return why the authors' object cannot sample with the small model, whose latents have other axes than its
+        output, or than the object makes; empty if it can.
+        """
+        process = facts.process
+        if process is None or not process.denoiser or not axes:
+            return ""
+        if answered not in (0, axes):
+            return f"the latents of the small model have {axes} axes, and its output {answered}"
+        if process.ranks and axes not in process.ranks:
+            ranks = " or ".join(map(str, process.ranks))
+            return f"they sample latents with {ranks} axes, and those of the small model have {axes}"
+        return ""
 
     def _pictured(self, found: FoundToy) -> str:
         """Return the argument that was taken for a prompt, if it has the size of latents; empty otherwise."""

@@ -30,6 +30,7 @@ class Process:
         empty: arguments of the model for which it passes None, whatever it is passed itself.
         guides: a run has shown that it joins two answers by a scale.
         scale: that scale by default, counted as is usual; None if nothing says it.
+        ranks: the numbers of axes of latents with which it runs; empty if that was not tried.
     """
 
     where: str
@@ -51,6 +52,7 @@ class Process:
     empty: tuple[str, ...] = ()
     guides: bool = False
     scale: float | None = None
+    ranks: tuple[int, ...] = ()
 
     @property
     def every_step(self) -> bool:
