@@ -31,6 +31,7 @@ from omni_kit.targets.diffusers.porting.float_norms import with_float_norms
 from omni_kit.targets.diffusers.porting.forward import TEXT, TEXT_WIDTH, Forward, lists_of_blocks, port_forward
 from omni_kit.targets.diffusers.porting.inheriting import with_bases
 from omni_kit.targets.diffusers.porting.initialising import without_initial_weights
+from omni_kit.targets.diffusers.porting.kept_in_float32 import kept_in_float32
 from omni_kit.targets.diffusers.porting.labels import Guided, Labels, guided_of, guiding_methods, labels_of
 from omni_kit.targets.diffusers.porting.masks import masks_of_latents, masks_of_padding
 from omni_kit.targets.diffusers.porting.model_name import model_name
@@ -184,7 +185,7 @@ def port(
         own.append("no attention was found in the authors' own code: give it a class with a processor")
     others = {"MultiheadAttention": places_wanted} if places_wanted else {}
     names, inner = _named(parts, forward, attention, others)
-    _say_what_it_supports(parts.root, forward, _patterns(parts))
+    _say_what_it_supports(parts.root, forward, _patterns(parts), kept_in_float32(parts))
     for what in [*forward.todo, *own, *_unlooped(blocks, forward)]:
         _mark(parts.root, what)
     for definition, what in dict.fromkeys([*left, *todo_joined, *attention.todo]):
@@ -288,7 +289,7 @@ def _patterns(parts: Parts) -> list[str]:
     return [word for word in ("pos_embed", "norm") if any(word in name for name in names)]
 
 
-def _say_what_it_supports(root: Part, forward: Forward, patterns: Sequence[str]) -> None:
+def _say_what_it_supports(root: Part, forward: Forward, patterns: Sequence[str], precise: Sequence[str]) -> None:
     assert root.cls is not None
     blocks = list(dict.fromkeys(forward.blocks.values()))
     lines = [
@@ -296,6 +297,7 @@ def _say_what_it_supports(root: Part, forward: Forward, patterns: Sequence[str])
         f"_no_split_modules = {blocks!r}",
         f"_repeated_blocks = {blocks!r}",
         f"_skip_layerwise_casting_patterns = {list(patterns)!r}",
+        *([f"_keep_in_fp32_modules = {list(precise)!r}"] if precise else []),
     ]
     body = body_of(root.cls)
     at = after_docstring(body)
