@@ -138,3 +138,37 @@ def test_tests_whether_a_mapping_has_an_item_become_tests_of_an_argument(tmp_pat
     assert "if encoder_attention_mask is None:" in text
     assert "encoder_attention_mask = torch.ones_like(hidden_states)" in text
     assert "y[" not in text
+
+
+ROWS_OF_PARTS = """
+class Block(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x, emb=None, scale=1):
+        return self.proj(x) * scale
+
+
+class Down(nn.Module):
+    def forward(self, x, scale=1):
+        return x * scale
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.downs = nn.ModuleList([])
+        self.downs.append(nn.ModuleList([Block(dim), Down()]))
+
+    def forward(self, x, t):
+        for block, down in self.downs:
+            x = block(x, t)
+            x = down(x, scale=2)
+        return x
+"""
+
+
+def test_of_modules_in_a_list_of_lists_the_class_is_unknown(tmp_path: Path) -> None:
+    text = "".join(ported(tmp_path, ROWS_OF_PARTS).text.split())
+    assert "self._gradient_checkpointing_func(functools.partial(down,scale=2),hidden_states)" in text

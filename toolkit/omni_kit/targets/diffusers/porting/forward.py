@@ -233,6 +233,7 @@ class _Loops(cst.CSTTransformer):
         self.found: dict[str, str] = {}
         self.todo: list[str] = []
         self.variables: dict[str, str] = {}
+        self.several: set[str] = set()  # variables of loops over lists whose items are lists: of any of their classes
 
     def within(self, one: cst.BaseStatement) -> cst.BaseStatement:
         """Return another method of the model with its loops, as forward may leave them to one."""
@@ -245,6 +246,8 @@ class _Loops(cst.CSTTransformer):
         names = [one.value for one in walk(node.target) if isinstance(one, cst.Name)]
         found = (own_attribute(one) for one in walk(node.iter)) if not _counts(node.iter) else ()
         lists = [*dict.fromkeys(name for name in found if name in self.blocks)]
+        counted = {code(one.func) for one in walk(node.iter) if isinstance(one, cst.Call)} & {"enumerate", "zip"}
+        self.several |= {*names} if len(lists) == 1 < len(names) and not counted else set()
         for name in lists:  # over one list, the last name is the block; over several at once, each has its own
             self.variables[names[-1] if len(lists) == 1 else names[lists.index(name) - len(lists)]] = name
 
@@ -269,8 +272,8 @@ class _Loops(cst.CSTTransformer):
         if name is None:
             return updated_node
         self.found[name] = self.blocks[name]
-        given = _by_place(call, self.parts.get(self.blocks[name]))
         called = code(call.func)
+        given = _by_place(call, self.parts.get(self.blocks[name]) if called not in self.several else None)
         if given is None:  # a checkpoint takes arguments by place alone
             named = [argument_text(one) for one in call.args if one.keyword is not None or one.star == "**"]
             called = f"functools.partial({', '.join([called, *named])})"
