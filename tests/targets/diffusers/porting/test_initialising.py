@@ -108,3 +108,11 @@ def test_a_parameter_of_values_keeps_them(tmp_path: Path, made: str, zeros: bool
     text = ported(tmp_path, DATA.replace("torch.zeros(dim))", f"{made})")).text
     assert ("nn.Parameter(torch.zeros(" in text) is zeros
     assert zeros or f"nn.Parameter({made})" in text
+
+
+@pytest.mark.parametrize("given", ["self.apply_weight_norm()", "self.apply(apply_weight_norm)"])
+def test_norms_of_weights_stay(given: str, tmp_path: Path) -> None:
+    head = "def apply_weight_norm(m):\n    if isinstance(m, nn.Linear):\n        nn.utils.weight_norm(m)\n\n\n"
+    own = "\n    def apply_weight_norm(self):\n        self.apply(apply_weight_norm)\n"
+    text = attention(SPLIT, ASKED).replace("depth)])\n", f"depth)])\n        {given}\n{own}", 1)
+    assert f"        {given}\n" in ported(tmp_path, head + text).text.replace("tiny_", "")

@@ -24,6 +24,7 @@ _INIT = re.compile(r"(^|\.)(init\.\w+_|(trunc_|kaiming_|xavier_|orthogonal_|lecu
 _IN_PLACE = re.compile(r"\.(zero|fill|mul|div|copy|normal|uniform|add|clamp)_$")
 _DATA = re.compile(r"\.(weight|bias)\.data$")
 _APPLY = "self.apply"
+_IS_NORM = re.compile(r"(weight|spectral)_norm|parametri[sz]")  # after which layers have other parameters
 _NAMED = re.compile(r"^_?(init(ialize|ialise)?|reset)_(weights?|parameters|params)$")
 
 
@@ -88,6 +89,8 @@ def _call(node: cst.CSTNode) -> cst.Call | None:
 def _initialises(own: cst.FunctionDef, node: cst.ClassDef, others: frozenset[str]) -> bool:
     """Return whether a method does nothing but give parameters their first values, itself or with `others`."""
     text = code(own)
+    if _IS_NORM.search(text):
+        return False
     rest = body_of(own)[after_docstring(body_of(own)) :]
     others |= {one.name.value for one in rest if isinstance(one, cst.FunctionDef)
                and all(_is_first(inner, node, others) for inner in body_of(one))}  # fmt: skip
@@ -131,6 +134,8 @@ def _is_initial(one: cst.CSTNode, node: cst.ClassDef, others: frozenset[str]) ->
         return True
     if name == _APPLY:
         given = chain(call.args[0].value) if call.args else ""
+        if _IS_NORM.search(given):
+            return False
         own = method(node, given.removeprefix("self.")) if given.startswith("self.") else None
         return own is None or _initialises(own, node, others)
     own = method(node, name.removeprefix("self.")) if name.startswith("self.") and name.count(".") == 1 else None
