@@ -172,3 +172,21 @@ def test_a_method_of_the_authors_with_the_name_of_the_kernel_is_called_as_it_is(
 ])  # fmt: skip
 def test_what_a_forward_makes_is_where_its_input_is(line: str, becomes: str, tmp_path: Path) -> None:
     assert becomes in written(tmp_path, line=line)
+
+
+def test_what_is_computed_with_an_argument_is_on_its_device(tmp_path: Path) -> None:
+    text = """
+def embedded(steps, dim):
+    levels = torch.arange(dim).cuda()
+    return steps * levels
+
+
+class Net(nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x, t):
+        return self.proj(x) + embedded(t, 8)
+"""
+    assert "levels = torch.arange(dim).to(steps.device)" in ported(tmp_path, text).text

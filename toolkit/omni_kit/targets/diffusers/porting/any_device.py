@@ -68,7 +68,7 @@ class OnAnyDevice(cst.CSTTransformer):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
         """The first argument that is used as a tensor is one."""
-        self.given.append(first_tensor(node))
+        self.given.append(first_tensor(node) or _beside_gpu(node))
         self.bare.append(node.name.value == "forward" and _is_tensor(self.given[-1], node) and not _places(node))
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:  # noqa: N802
@@ -279,6 +279,18 @@ def first_tensor(node: cst.FunctionDef) -> str:
         asked |= {chain(one.value) for call in calls for one in call.args[:1]}
     tensors = [name for name in may_be_tensors(node) if name in asked]
     return tensors[0] if tensors and node.name.value != "__init__" else ""
+
+
+def _beside_gpu(node: cst.FunctionDef) -> str:
+    """Return the first argument with which a function computes what it puts on a GPU: `steps * levels`, after
+    `levels = made.cuda()`.
+    """
+    nodes = [*walk(node.body)]
+    there = {code(one.targets[0].target) for one in nodes
+             if isinstance(one, cst.Assign) and code(one.value).endswith(".cuda()")}  # fmt: skip
+    pairs = [(code(one.left), code(one.right)) for one in nodes if isinstance(one, cst.BinaryOperation)]
+    beside = {one for pair in pairs for one, other in (pair, pair[::-1]) if other in there}
+    return next((name for name in may_be_tensors(node) if name in beside), "")
 
 
 def may_be_tensors(node: cst.FunctionDef) -> list[str]:
