@@ -179,7 +179,7 @@ DOORS: dict[str, Callable[[Path, random.Random], list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("times", [15, pytest.param(4000, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("times", [40, pytest.param(4000, marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("door", DOORS)
 def test_whatever_comes_through_a_door(door: str, times: int, place: Path) -> None:
     rng = random.Random(f"{door} {times}")
