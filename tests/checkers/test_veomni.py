@@ -144,6 +144,7 @@ def test_every_model_that_registers_was_looked_at(report: Report) -> None:
     assert report.files > 100
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("model", ["deepseek_v3", "deepseek_v4", "qwen3_moe", "qwen3_omni_moe", "qwen3_vl_moe"])
 def test_rules_about_experts_judge_models_with_experts(model: str, report: Report) -> None:
     """Precision by looking away would be worth nothing."""
@@ -162,6 +163,7 @@ def test_rules_about_experts_judge_models_with_experts(model: str, report: Repor
     }
 
 
+@pytest.mark.sweep
 def test_reasons_are_given_for_what_was_not_judged(report: Report) -> None:
     assert all(result.reason for result in report.results if result.status == "not-applicable")
 

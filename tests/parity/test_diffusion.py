@@ -155,7 +155,7 @@ FAULTS = {
     ),
 }  # fmt: skip
 
-QUICK = ("wan_query_norm_dropped", "wan_loss_over_one_sample", "qwen_text_mask_dropped")
+QUICK = ("wan_query_norm_dropped", "qwen_text_mask_dropped")
 """In a block, around the model, and in what goes in."""
 
 

@@ -121,6 +121,7 @@ def test_a_classifier_passes_on_the_number_of_items(tmp_path: Path, sides: Sides
     assert "SmolLM3ForSequenceClassification.forward does not pass num_items_in_batch" in found.reason
 
 
+@pytest.mark.sweep
 def test_keys_of_prediction_layers_may_be_renamed(tmp_path: Path, sides: Sides) -> None:
     new_model("keys_renamed", "ernie4_5_moe", target="veomni", into=tmp_path)
     run_configs(sorted((tmp_path / "keys_renamed").glob("*_patch_gen_config.py")))

@@ -357,6 +357,7 @@ class ThreeJoined(Small):
         return done * timestep[:, None, None]
 
 
+@pytest.mark.sweep
 def test_inputs_that_are_joined_are_found_by_how_near_their_widths_come() -> None:
     first = samples_of(denoiser_inputs(ThreeJoined()))[0]
     assert first["x"].shape[-1] + first["mu"].shape[-1] + first["speaker"].shape[-1] == 6 + 28 + 10
@@ -703,6 +704,7 @@ class FramesAsRows(Small):
         return self.mixed(x, told) * t[:, None, None, None]
 
 
+@pytest.mark.sweep
 def test_conditions_have_a_row_for_each_frame_where_latents_do() -> None:
     inputs = denoiser_inputs(FramesAsRows())
     assert {len(inputs[f"0.{name}"]) for name in ("x", "t", "y", "dense_y")} == {3}

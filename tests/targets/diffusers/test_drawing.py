@@ -57,6 +57,7 @@ def test_a_wrong_step_is_found_where_it_begins(
     assert stage in " ".join(level.reason for level in report.levels)
 
 
+@pytest.mark.sweep
 def test_what_a_pipeline_cannot_make_of_stand_ins_is_said(tmp_path: Path, sides: Sides) -> None:
     new_model("beacon", LUMEN, target="diffusers", into=tmp_path)
     file = tmp_path / "beacon" / "pipeline_beacon.py"

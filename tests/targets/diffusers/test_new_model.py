@@ -383,6 +383,7 @@ def test_a_second_time_nothing_changes_of_another(name: str, source: str, kind: 
     assert {change.action for change in again.changes} == {"unchanged"}
 
 
+@pytest.mark.sweep
 def test_what_is_written_is_formatted_as_the_checkout_says(checkout: Path, again: Scaffold) -> None:
     files = [change.path for change in again.changes if change.path.endswith(".py")]
     for arguments in (["check", "--select=I,F401"], ["format", "--check"]):

@@ -625,6 +625,7 @@ def test_latents_of_a_line_are_no_pictures_and_training_is_no_sampling(n: int, t
     assert "train_one_epoch" not in texts["pipeline_egret.py"]
 
 
+@pytest.mark.sweep
 def test_labels_may_be_rows_of_zeros_with_a_one(tmp_path: Path, sides: Sides) -> None:
     """The network is preconditioned, and returns a mapping."""
     file, text = written("ibis", tmp_path, PRECONDITIONED, *ONE_HOT)

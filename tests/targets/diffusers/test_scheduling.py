@@ -107,6 +107,7 @@ def test_faults_of_a_moved_step_are_noticed_and_located(tmp_path: Path, sides: S
     assert report.prove.detected == report.prove.located == report.prove.faults
 
 
+@pytest.mark.sweep
 def test_a_scheduler_that_does_the_same_is_reused_wherever_its_steps_come_from(tmp_path: Path, sides: Sides) -> None:
     written = made("known", KNOWN, tmp_path)
     assert chosen(written)[0] == "FlowMatchHeunDiscreteScheduler"
