@@ -6,7 +6,7 @@ python -m lumen.convert_lumen_to_diffusers --checkpoint model.safetensors --conf
 import argparse
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -26,9 +26,13 @@ def weights(checkpoint: Path, ema: bool = True) -> list[dict[str, torch.Tensor]]
     if checkpoint.suffix == ".safetensors":
         return [load_file(checkpoint)]
     with torch.serialization.safe_globals([argparse.Namespace]):  # training scripts save their options, too
-        sets = tensors_in(torch.load(checkpoint, map_location="cpu", weights_only=True), "")
+        read = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    sets = tensors_in(read, "")
     if not sets:
         raise SystemExit(f"{checkpoint} contains no tensors")
+    for name, parameters in lists_in(read, "") if ema else ():
+        if "shadow" in name:  # the averages of a library that keeps no names
+            return [averaged(parameters, max(sets.values(), key=len))]
     fitting = {name: one for name, one in sets.items() if ("ema" in name) == ema} or sets
     return sorted(fitting.values(), key=len, reverse=True)
 
@@ -42,6 +46,28 @@ def tensors_in(value, name: str) -> dict[str, dict[str, torch.Tensor]]:
     for key, one in value.items():
         found.update(tensors_in(one, f"{name}.{key}"))
     return found
+
+
+def lists_in(value, name: str) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    """Every list of tensors in a file, with where it stands."""
+    if isinstance(value, list | tuple) and value and all(isinstance(one, torch.Tensor) for one in value):
+        yield name, list(value)
+    for key, one in value.items() if isinstance(value, Mapping) else ():
+        yield from lists_in(one, f"{name}.{key}")
+
+
+def averaged(parameters: list[torch.Tensor], trained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The trained tensors with averages in the place of parameters: a list has these in order, and no buffers."""
+    names, first, last = list(trained), [], []
+    for found, given, order in ((first, parameters, names), (last, parameters[::-1], names[::-1])):
+        left = iter(order)
+        for one in given:  # the next that has its shape, from the front and from the back
+            found.append(next((name for name in left if trained[name].shape == one.shape), None))
+    if None in first or first != last[::-1]:
+        raise SystemExit(
+            "the averaged weights are a list that fits the names in several ways, or in none: pass --no-ema"
+        )
+    return trained | dict(zip(first, parameters))
 
 
 def converted(checkpoint: Path, config: dict, ema: bool = True) -> LumenTransformer2DModel:

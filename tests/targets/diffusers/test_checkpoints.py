@@ -60,6 +60,32 @@ def test_averaged_weights_come_first(script: ModuleType, tmp_path: Path) -> None
     assert not bool(script.weights(file, ema=False)[0]["a.weight"].any())
 
 
+@pytest.mark.parametrize(("averages", "found"), [
+    ([torch.ones(2), torch.ones(3)], {"a.weight": 1.0, "b.table": 0.0, "c.weight": 1.0}),
+    ([torch.ones(2), torch.ones(5)], None),  # of another model
+    ([torch.ones(2)], {"a.weight": 1.0, "b.table": 0.0, "c.weight": 0.0}),
+])  # fmt: skip
+def test_averages_without_names_are_told_apart_by_their_shapes(
+    averages: list[torch.Tensor], found: dict[str, float] | None, script: ModuleType, tmp_path: Path
+) -> None:
+    trained = {"a.weight": torch.zeros(2), "b.table": torch.zeros(4), "c.weight": torch.zeros(3)}
+    torch.save({"model": trained, "ema": {"decay": 0.9, "shadow_params": averages}}, tmp_path / "last.pth")
+    assert not bool(script.weights(tmp_path / "last.pth", ema=False)[0]["a.weight"].any())
+    if found is None:
+        with pytest.raises(SystemExit, match="--no-ema"):
+            script.weights(tmp_path / "last.pth")
+    else:
+        (read,) = script.weights(tmp_path / "last.pth")
+        assert {name: float(one.mean()) for name, one in read.items()} == found
+
+
+def test_averages_that_fit_in_several_ways_are_refused(script: ModuleType, tmp_path: Path) -> None:
+    trained = {"a.weight": torch.zeros(2), "a.running_mean": torch.zeros(2), "b.weight": torch.zeros(2)}
+    torch.save({"model": trained, "ema": {"shadow_params": [torch.ones(2), torch.ones(2)]}}, tmp_path / "last.pth")
+    with pytest.raises(SystemExit, match="several ways"):
+        script.weights(tmp_path / "last.pth")
+
+
 def test_a_pickle_that_runs_code_is_refused(script: ModuleType, tmp_path: Path) -> None:
     torch.save({"model": Path("lamp")}, tmp_path / "last.pt")
     with pytest.raises(Exception, match=r"(?i)weights.only|unsupported"):

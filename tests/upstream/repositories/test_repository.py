@@ -18,8 +18,9 @@ def test_imports_of_a_file_that_imports_nothing_say_where_they_start(tmp_path: P
     (tmp_path / "README.md").write_text("a repository\n")
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "net.py").write_text("import torch\n")
-    (tmp_path / "train.py").write_text(f"{line}\n")
-    assert repository_of(tmp_path / "models" / "net.py").root == (tmp_path / root).resolve()
+    for end in ("\n", "\r", "\r\n"):
+        (tmp_path / "train.py").write_bytes(f"import os{end}{line}{end}".encode())
+        assert repository_of(tmp_path / "models" / "net.py").root == (tmp_path / root).resolve()
 
 
 @pytest.mark.parametrize(("line", "root"), [

@@ -36,6 +36,17 @@ def test_a_models_own_words_are_not_taken(read: bool, tmp_path: Path) -> None:
     assert "self.dtype =" not in found.text
 
 
+def test_a_precision_that_has_another_name_too_follows_the_parameters(tmp_path: Path) -> None:
+    line = "self.dtype = dtype = torch.float16 if depth > 9 else torch.float32\n        self.blocks = nn"
+    text = (
+        attention(SPLIT, ASKED).replace("self.blocks = nn", line).replace("x = block(x)", "x = block(x.to(self.dtype))")
+    )
+    found = ported(tmp_path, text).text
+    assert "hidden_states.to(self.dtype)" in found
+    assert "dtype = torch.float16 if" in found
+    assert "dtype_" not in found
+
+
 DATACLASS = """
 from dataclasses import dataclass
 

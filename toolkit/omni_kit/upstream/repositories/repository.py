@@ -200,7 +200,7 @@ def _importers(whole: Repository, file: Path) -> Callable[[Repository], int]:
     from within that one.
     """
     files = [one for one in whole.files[:_MOST_FILES] if one.stat().st_size <= _MOST_BYTES]
-    texts = {one: one.read_bytes() for one in files}
+    texts = {one: one.read_bytes().replace(b"\r", b"\n") for one in files}  # some have no other ends of lines
     relative = [(one.resolve(), level) for one, text in texts.items() for level in _relative_imports(one, text, file)]
 
     def count(one: Repository) -> int:

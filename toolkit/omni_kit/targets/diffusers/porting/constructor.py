@@ -119,12 +119,17 @@ class _WithoutUnread(cst.CSTTransformer):
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
-        """Leave out `self.device = device`."""
+        """Leave out `self.device = device`; of `self.device = here = device` that attribute."""
         one = original_node.body[0]
-        plain = isinstance(one, cst.Assign) and len(one.targets) == len(original_node.body) == 1
-        unread = isinstance(one, cst.Assign) and plain and own_attribute(one.targets[0].target) in self.names
+        if not isinstance(one, cst.Assign) or len(original_node.body) != 1:
+            return updated_node
+        kept = [target for target in one.targets if own_attribute(target.target) not in self.names]
+        if len(kept) == len(one.targets):
+            return updated_node
+        if kept:
+            return updated_node.with_changes(body=[one.with_changes(targets=kept)])
         calls = any(isinstance(part, cst.Call) for part in walk(one))
-        return cst.RemoveFromParent() if unread and not calls else updated_node
+        return updated_node if calls else cst.RemoveFromParent()
 
 
 def without_modules_of_arguments(parts: Parts, reference: Reference) -> dict[str, str]:
