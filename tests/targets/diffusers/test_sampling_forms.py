@@ -584,13 +584,19 @@ def test_a_model_of_videos_has_a_pipeline_of_videos(depth: str, film: bool, tmp_
     assert ("AutoencoderKL" in pipeline) is film  # which decodes frames, where the autoencoder is one of images
 
 
-def test_latents_that_are_passed_need_no_autoencoder_to_tell_their_channels(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "said"), [
+    ("first", "latents.shape[1] if latents is not None else self.vae.config.latent_channels,"),
+    ("num_channels", "self.transformer.config.num_channels,"),  # as few as those of pixels
+])  # fmt: skip
+def test_latents_that_are_passed_need_no_autoencoder_to_tell_their_channels(
+    name: str, said: str, tmp_path: Path
+) -> None:
     file = tmp_path / "net.py"
-    text = FILM.format(depth="frames").replace("in_channels", "first")
+    text = FILM.format(depth="frames").replace("in_channels", name)
     file.write_text(text, encoding="utf-8")
     plan = new_model("swift", f"{file}::Net", target="diffusers", into=tmp_path, dry_run=True)
     pipeline = next(change.new for change in plan.changes if change.path.endswith("pipeline_swift.py"))
-    assert "latents.shape[1] if latents is not None else self.vae.config.latent_channels," in pipeline
+    assert said in pipeline
 
 
 LINE = """

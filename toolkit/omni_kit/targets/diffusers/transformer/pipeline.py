@@ -51,6 +51,7 @@ from omni_kit.upstream.repositories.usual_sampling import UsualSampling, usual_s
 _CHANNELS = re.compile(
     r"^(in|latent|z|vae|input)_?(channels?|chans?|dim|ch|nc)$|^(img|image|im)_?(channels?|chans?|ch|nc)$"
 )
+_OF_PIXELS, _MOST_OF_PIXELS = re.compile(r"^(num_|n_)?channels$"), 4  # else a width
 
 _LENGTH = re.compile(r"num_\w*tokens?$|token_num|(model|text|txt|caption|prompt)_(max_)?(len|length)$")
 _RETURNED, _FILM, _PICTURE, _TOKENS = "return_dict", 5, 4, 3
@@ -400,7 +401,7 @@ def pipeline_facts(
     shift = shift if stepping.shift is None else stepping.shift
     axes = len(axes_of(reference, latents)) or (_TOKENS if tokens or convolved_along(reference) == 1 else _PICTURE)
     axes, filmed = axes if packing is None else _PICTURE, _has_frames(reference, latents)
-    channels = next((name for name in reference.arguments if _CHANNELS.match(name)), "")
+    channels = _channels(reference)
     taken = [names.get(name, name) for name, one in reference.forward.items() if one.required]
     scaled = cut.loop.embedded if cut is not None else stood.embedded
     embedded = names.get(scaled, scaled)
@@ -596,6 +597,14 @@ def _which(reference: Reference, found: Sequence[Sampling], why: Mapping[str, st
     readable = [name for name, one in zip(short, found, strict=True) if one.roles and not one.closed]
     again = BETWEEN.join([*reference.given.split(BETWEEN), (readable or short)[0]])
     return [f"write the denoising steps: several functions may sample. {named}. To name one: --from {again}"]
+
+
+def _channels(reference: Reference) -> str:
+    """Return the argument for the channels of latents or pixels; empty if none is known."""
+    said = reference.published.values if reference.published is not None else {}
+    few = (name for name, one in reference.arguments.items() if _OF_PIXELS.match(name)
+           and said.get(name, one.default) in range(1, _MOST_OF_PIXELS + 1))  # fmt: skip
+    return next((name for name in reference.arguments if _CHANNELS.match(name)), "") or next(few, "")
 
 
 def _unmoved(sampling: Sampling, stepping: Stepping, by_class: bool, why: Mapping[str, str]) -> Iterator[str]:
