@@ -57,7 +57,7 @@ def lists_in(value, name: str) -> Iterator[tuple[str, list[torch.Tensor]]]:
 
 
 def averaged(parameters: list[torch.Tensor], trained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The trained tensors with averages in the place of parameters: a list has these in order, and no buffers."""
+    """The trained tensors, with averages instead of the parameters: a list has these in order, and no buffers."""
     names, first, last = list(trained), [], []
     for found, given, order in ((first, parameters, names), (last, parameters[::-1], names[::-1])):
         left = iter(order)
