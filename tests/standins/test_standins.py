@@ -24,7 +24,7 @@ from omni_kit.standins.liger_kernel.ops.rms_norm import LigerRMSNormFunction
 from omni_kit.standins.liger_kernel.ops.rope import LigerRopeFunction
 from omni_kit.standins.mmengine import Registry
 from omni_kit.standins.torchdiffeq import odeint
-from omni_kit.standins.xformers.ops import LowerTriangularMask, fmha, memory_efficient_attention
+from omni_kit.standins.xformers.ops import LowerTriangularMask, fmha, memory_efficient_attention, unbind
 from omni_kit.standins.xfuser.core.distributed import get_sequence_parallel_rank, get_sequence_parallel_world_size
 from omni_kit.standins.xfuser.core.long_ctx_attention import xFuserLongContextAttention
 from omni_kit.upstream.repositories.names import in_stand_ins
@@ -116,6 +116,13 @@ def test_rotary_positions_of_flash_attention_turn_pairs(interleaved: bool) -> No
     assert apply_rotary_emb_kv_(kv, cos, sin, interleaved=interleaved, seqlen_offsets=2) is kv
     torch.testing.assert_close(qkv, torch.stack([expected, expected, x], dim=2))
     torch.testing.assert_close(kv, torch.stack([expected, x], dim=2))
+
+
+def test_slices_of_xformers_share_memory() -> None:
+    whole = torch.arange(6).view(2, 3)
+    first, second = unbind(whole, 0)
+    assert first.tolist() == [0, 1, 2]
+    assert second.data_ptr() == whole[1].data_ptr()
 
 
 def test_masks_of_xformers_hide_what_they_say(qkv: tuple[torch.Tensor, ...]) -> None:

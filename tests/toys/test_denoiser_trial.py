@@ -1418,3 +1418,18 @@ class Noised(torch.nn.Module):
 
 def test_what_is_called_noisy_is_the_latents() -> None:
     assert next(iter(searched_inputs(Noised()).chosen)) == "z_t"
+
+
+class _Precise(Small):
+    """Takes the precision that it computes in, which has a default."""
+
+    def forward(self, hidden_states: torch.Tensor, precision=torch.float32, encoder_hidden_states=None):  # type: ignore[no-untyped-def]
+        """[B, 6, H, W]."""
+        text = 0 if encoder_hidden_states is None else self.text(encoder_hidden_states)
+        return self.mixed(hidden_states.to(precision), text + torch.zeros(1, 2, 6))
+
+
+def test_what_is_a_precision_by_default_is_left_out() -> None:
+    inputs = denoiser_inputs(_Precise())
+    assert "0.encoder_hidden_states" in inputs
+    assert "0.precision" not in inputs

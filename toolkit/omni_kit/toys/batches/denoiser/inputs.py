@@ -349,7 +349,7 @@ def _arguments(model: Any) -> list[Argument]:
             exact is not None,
         )
         for one in parameters
-        if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+        if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL) and not isinstance(one.default, _NO_TENSOR)
     ]
     return [part for one in whole for part in _items(one, forward)]
 
@@ -375,6 +375,7 @@ def _annotated(one: inspect.Parameter, forward: Any) -> str:
     return said[1] if said else str(one.annotation)
 
 
+_NO_TENSOR = (torch.dtype, torch.device, torch.layout)  # what is no tensor by default is never one
 _OPTIONAL = re.compile(r"^(?:typing\.)?Optional\[(\w+)\]$")
 _COUNT = re.compile(r"context_(size|len)|history|(^|_)frames?(_|$)")
 _NOT_INSTALLED = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
