@@ -1433,3 +1433,29 @@ def test_what_is_a_precision_by_default_is_left_out() -> None:
     inputs = denoiser_inputs(_Precise())
     assert "0.encoder_hidden_states" in inputs
     assert "0.precision" not in inputs
+
+
+class _Dropping(Small):
+    """Drops conditions in training, where one of any shape is broadcast."""
+
+    def forward(self, hidden_states: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """[B, 6, H, W]."""
+        if self.training:
+            y = torch.where(torch.rand(1, 1, 1) < 0.5, torch.zeros(1, 1, 28), y)
+        return self.mixed(hidden_states, self.text(y))
+
+
+class _Training(Small):
+    """Runs in training alone."""
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """[B, 6, H, W]."""
+        assert self.training
+        return self.mixed(hidden_states, torch.zeros(1, 2, 6))
+
+
+def test_inputs_fit_in_training_and_in_evaluation() -> None:
+    model = _Dropping()
+    assert denoiser_inputs(model)["0.y"].shape[-1] == 28
+    assert model.training
+    assert "0.hidden_states" in denoiser_inputs(_Training())

@@ -48,6 +48,8 @@ def test_the_notice_at_the_head_of_a_file_is_kept(head: str, notice: str, tmp_pa
 
 @pytest.mark.parametrize(("text", "header"), [
     (MIT, "# Copyright (c) 2031 A. Author\n# Adapted from nets/net.py. License: MIT License\n\n"),
+    ("Copyright (c) 2031 A. Author\n\nPermission is hereby granted, free of charge, to\n",
+     "# Copyright (c) 2031 A. Author\n# Adapted from nets/net.py. License: MIT License\n\n"),
     (APACHE, "# Adapted from nets/net.py. License: Apache License\n\n"),
 ])  # fmt: skip
 def test_a_file_without_a_notice_is_under_the_license_of_its_repository(

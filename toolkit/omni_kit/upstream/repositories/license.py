@@ -14,6 +14,8 @@ _NON_COMMERCIAL = re.compile(r"non-?commercial|\bBY-NC\b|research\s+(purposes?\s
 _OWNER = re.compile(r"\W*(copyright (\(c\)|©|[12]\d{3})\W.*)", re.IGNORECASE)
 _NOT_NOTICES = re.compile(r"#!|#.*coding[:=]")
 _FILES = re.compile(r"(LICEN[SC]E|COPYING)([-_.]\w+)*", re.IGNORECASE)
+# How licenses begin whose files need no title.
+_GRANTS = {"Permission is hereby granted, free of charge": "MIT License", "Redistribution and use in": "BSD License"}
 _HEAD_LINES = 40  # of a license file, where its owner is named
 _WIDTH = 110
 
@@ -86,9 +88,10 @@ def license_of(source: SourceFile) -> License | None:
     files = (file for folder in within for file in sorted(folder.iterdir()) if _FILES.fullmatch(file.name))
     for file in (one for one in files if one.is_file() and one.resolve().is_relative_to(repository.outermost)):
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[:_HEAD_LINES]
-        titles = [line.strip("#*- \t") for line in lines]
+        titles = [line.strip("#*- \t") for line in lines if not _OWNER.fullmatch(line)]
         owner = next((found[1].strip() for line in lines if (found := _OWNER.fullmatch(line))), "")
-        for title in filter(None, titles):
+        for first in filter(None, titles):
+            title = next((name for begins, name in _GRANTS.items() if first.startswith(begins)), first)
             place = source.path.relative_to(file.parent).as_posix()
             return License(title[:_WIDTH], owner[:_WIDTH], f"{file.name}:1", place)
     return None

@@ -99,7 +99,7 @@ def projections_of(
         return Projections(out=out, unsure=[f"in which order {name} holds keys and values could not be read"])
     if all(len(one) == 1 for one in inputs) and len({*inputs[0], *inputs[1], *inputs[2]}) == _THREE:
         return Projections({next(iter(one)): part for one, part in zip(inputs, _PARTS, strict=True)}, out=out)
-    return Projections(out=out, unsure=["queries, keys and values do not each come from one layer"])
+    return Projections(out=out, unsure=["queries, keys and values do not each come from one linear layer"])
 
 
 def _queries_keys_values(call: ast.Call) -> list[ast.expr]:

@@ -7,12 +7,13 @@ wrong width fails at the first layer that sees it, so of several choices for one
 whatever is wrong with the others. Operations alone would not do: how many there are may depend on the sizes.
 """
 
+import inspect
 import math
 import re
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -86,6 +87,7 @@ class Reach:
         as_latents: the answer has as many dimensions as the latents.
         dimensions: of what came out, whatever is wrong with it; 0 if nothing did.
         of_surroundings: the error was raised by what reads the environment, or by torch.distributed or torch.cuda.
+        in_training: it answered in training, and failed in evaluation.
     """
 
     far: tuple[int, int, int, int]
@@ -94,6 +96,7 @@ class Reach:
     as_latents: bool = True
     dimensions: int = 0
     of_surroundings: bool = False
+    in_training: bool = False
 
 
 class _Exhausted(Exception):
@@ -124,11 +127,13 @@ class Trial:
     _tensors: dict[tuple[str, int, int], torch.Tensor | None] = field(default_factory=dict)
     _alike: Counter[str] = field(default_factory=Counter)  # errors of the surroundings
     _any_shape: bool = False
+    _modes: bool = False  # the model must answer in training and in evaluation
     _elapsed: Elapsed = field(default_factory=Elapsed)
 
     def __post_init__(self) -> None:
         """Count the choices."""
         self.offered = {name: len(options) for name, options in self.choices.items()}
+        self._modes = isinstance(self.model, torch.nn.Module) and _asks_for_training(self.model)
 
     def of_other_places(self, chosen: Chosen) -> Iterator[Chosen]:
         """Yield a choice, then the same with latents that have other numbers of places: as many rows as columns, or
@@ -147,7 +152,9 @@ class Trial:
         """Return the progress of the model's forward with a choice."""
         key = tuple(chosen.values())
         if key not in self._known:
-            one = self._known[key] = how_far(self.model, lambda: self.make(chosen), next(iter(self.choices)))
+            one = self._known[key] = how_far(
+                self.model, lambda: self.make(chosen), next(iter(self.choices)), modes=self._modes
+            )
             self._alike.update([one.error] if one.of_surroundings else [])
         reach = self._known[key]
         if reach.answer is None or self._any_shape or reach.as_latents:
@@ -178,6 +185,10 @@ class Trial:
 
     def _searched(self) -> tuple[Chosen, Reach]:
         found = self._run()
+        if found[1].answer is None and any(one.in_training for one in self._known.values()):
+            self._modes = False  # a model that evaluates otherwise, or not at all
+            self._known.clear()
+            found = self._run()
         if found[1].answer is None and found[1].far[0] == _END - 1:
             self._any_shape = True
             found = self._run()
@@ -499,23 +510,29 @@ def _differ(one: Reach, other: Reach) -> bool:
     return not torch.equal(one.answer, other.answer)
 
 
-def how_far(model: Any, make: Callable[[], Tensors], latents: str = "") -> Reach:
+def how_far(model: Any, make: Callable[[], Tensors], latents: str = "", modes: bool = False) -> Reach:
     """Calls a model with what `make` makes.
 
     Args:
         latents: the argument for them, where no input has the output's shape.
+        modes: a model in training must answer in evaluation, too: where it drops conditions, wrong ones are broadcast.
     """
-    counter = _Counter()
+    counter, answered = _Counter(), False
     # Whatever is wrong with an input shows as some error of the code that meets it first.
     try:
         sample = make()
         with torch.no_grad(), counter:
             answer = ask_again(model, sample)
+            answered = True
+            if modes and model.training:
+                with _evaluating(model):
+                    ask_again(model, sample)
     except Exception as error:
         said = " ".join(filter(None, (str(error) or condition_of(error), asserted(error))))
         far = (*lines_of(model, error), counter.count, _nearness(said))
         raised = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
-        return Reach(far, error=f"{type(error).__name__}: {said}", of_surroundings=bool(_SURROUNDINGS.search(raised)))
+        surrounding = bool(_SURROUNDINGS.search(raised))
+        return Reach(far, error=f"{type(error).__name__}: {said}", of_surroundings=surrounding, in_training=answered)
     done = (_END, 0, counter.count, 0)
     if answer.numel() == 0 or not bool(torch.isfinite(answer).all()):
         return Reach(done, error="its output contains NaN or infinity")
@@ -526,6 +543,28 @@ def how_far(model: Any, make: Callable[[], Tensors], latents: str = "") -> Reach
         return Reach(done, error="it takes one sample for several", dimensions=answer.dim())
     joined = answer.dim() == 2 < noisy.dim()  # several outputs in one row
     return Reach(done, answer, as_latents=joined or answer.dim() == noisy.dim(), dimensions=answer.dim())
+
+
+def _asks_for_training(model: torch.nn.Module) -> bool:
+    kinds = {(type(one).__module__, type(one).__qualname__): type(one) for one in model.modules()}
+    return any(_reads_mode(kind) for (module, _), kind in kinds.items() if module.partition(".")[0] != torch.__name__)
+
+
+def _reads_mode(kind: type) -> bool:
+    with suppress(OSError, TypeError):  # it was made by code that has no file
+        return "self.training" in inspect.getsource(kind)
+    return False
+
+
+@contextmanager
+def _evaluating(model: torch.nn.Module) -> Iterator[None]:
+    before = [(one, one.training) for one in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for one, training in before:
+            one.training = training
 
 
 def _nearness(error: str) -> int:
