@@ -8,7 +8,7 @@ from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import passed, positional, signature
 from omni_kit.pysource.source import dotted
-from omni_kit.upstream.repositories.constructed import with_lines
+from omni_kit.upstream.repositories.constructed import with_texts
 from omni_kit.upstream.repositories.names import Defined, resolve
 
 _FORMS = tuple(
@@ -29,14 +29,7 @@ def with_plain_reads(cls: ClassRef) -> ClassRef:
     """
     init = cls.defines("__init__")
     found = [*_reads(cls, init)] if init is not None else []
-    if not found:
-        return cls
-    lines = [line.encode() for line in cls.source.lines]
-    for call, text in sorted(found, key=lambda one: (one[0].lineno, one[0].col_offset), reverse=True):
-        at, end = call.lineno - 1, (call.end_lineno or call.lineno) - 1
-        rest = lines[end][call.end_col_offset :]
-        lines[at : end + 1] = [lines[at][: call.col_offset] + text.encode() + rest, *[b""] * (end - at)]
-    return with_lines(cls, [line.decode() for line in lines])
+    return with_texts(cls, found) if found else cls
 
 
 def _reads(cls: ClassRef, init: ast.FunctionDef) -> Iterator[tuple[ast.Call, str]]:

@@ -5,7 +5,7 @@ base's one in two branches.
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from omni_kit.pysource.classes import ClassRef
@@ -276,6 +276,20 @@ def blanked(text: str, statements: Iterable[ast.stmt]) -> str:
         first, last = min([node.lineno, *(one.lineno for one in decorators)]) - 1, node.end_lineno or node.lineno
         lines[first:last] = [f"{' ' * node.col_offset}pass", *[""] * (last - first - 1)]
     return "\n".join(lines)
+
+
+def with_texts(cls: ClassRef, edits: Iterable[tuple[ast.stmt | ast.expr, str]], more: Sequence[str] = ()) -> ClassRef:
+    """Return the class with other texts for some of its nodes; the lines of its file keep their numbers.
+
+    Args:
+        more: lines after those of the file.
+    """
+    lines = [line.encode() for line in cls.source.lines]
+    for node, text in sorted(edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        rest = lines[last][node.end_col_offset :]
+        lines[first : last + 1] = [lines[first][: node.col_offset] + text.encode() + rest, *[b""] * (last - first)]
+    return with_lines(cls, [*(line.decode() for line in lines), *more])
 
 
 def with_lines(cls: ClassRef, lines: list[str]) -> ClassRef:

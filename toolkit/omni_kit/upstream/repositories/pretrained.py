@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.upstream.repositories.constructed import constructs_base, with_lines
+from omni_kit.upstream.repositories.constructed import constructs_base, with_texts
 from omni_kit.upstream.repositories.names import Defined, resolve
 
 _LIBRARY, _BASE, _MODULE = "transformers.", ".PreTrainedModel", "torch.nn.Module"
@@ -33,13 +33,7 @@ def with_torch_base(cls: ClassRef) -> ClassRef:
     edits = [edit for one in _pretrained(cls) if one.source is cls.source for edit in _edits(one, cls)]
     if not edits:
         return cls
-    lines = [line.encode() for line in cls.source.lines]
-    for node, text in sorted(edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
-        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-        rest = lines[last][node.end_col_offset :]
-        lines[first : last + 1] = [lines[first][: node.col_offset] + text.encode() + rest, *[b""] * (last - first)]
-    imported = [] if resolve(cls.source, "torch") == "torch" else [b"import torch"]
-    return with_lines(cls, [line.decode() for line in (*lines, *imported)])
+    return with_texts(cls, edits, [] if resolve(cls.source, "torch") == "torch" else ["import torch"])
 
 
 def _pretrained(cls: ClassRef) -> list[ClassRef]:

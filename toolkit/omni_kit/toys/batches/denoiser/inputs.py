@@ -375,7 +375,7 @@ def _annotated(one: inspect.Parameter, forward: Any) -> str:
     return said[1] if said else str(one.annotation)
 
 
-_NO_TENSOR = (torch.dtype, torch.device, torch.layout)  # what is no tensor by default is never one
+_NO_TENSOR = (torch.dtype, torch.device, torch.layout)  # types of defaults of arguments that take no tensors
 _OPTIONAL = re.compile(r"^(?:typing\.)?Optional\[(\w+)\]$")
 _COUNT = re.compile(r"context_(size|len)|history|(^|_)frames?(_|$)")
 _NOT_INSTALLED = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
