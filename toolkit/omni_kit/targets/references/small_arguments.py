@@ -111,16 +111,18 @@ def _in_published_proportion(
 
 def _without_nulls(reference: Reference, refused: Sequence[tuple[Mapping[str, Any], str]]) -> Iterator[dict[str, Any]]:
     """Yield values with small numbers for null where constructors compute with it, with widths for arguments that are
-    called so, and with texts that constructors allow.
+    called so, and with texts that constructors allow. What is called a width is tried as one first.
     """
     for values, error in refused:
         nulls = [name for name, value in values.items() if value is None and NOT_MADE in error]
         numbers = counted_with(reference.cls) if NULL in error else frozenset[str]()
         counted = [name for name in nulls if name in numbers]
-        yield from ({**values, **dict.fromkeys(counted, number)} for number in _FEW if counted)
         widths = [name for name in nulls if NULL in error and _IS_WIDTH.search(name)]
+        wide = {name: _SMALL * number for number, name in enumerate(widths, _SMALL)}
+        yield from ({**values, **dict.fromkeys(counted, number), **wide} for number in _FEW if counted)
         if widths:
-            yield {**values, **{name: _SMALL * number for number, name in enumerate(widths, _SMALL)}}
+            yield {**values, **wide}
+        yield from ({**values, **dict.fromkeys(counted, number)} for number in _FEW if set(counted) & {*widths})
         allowed = allowed_values(reference.cls) if NULL not in error else {}
         words = {name: allowed[name] for name in nulls if name in allowed}
         first = {name: listed[0] for name, listed in words.items()}
