@@ -3,7 +3,7 @@
 import ast
 
 from omni_kit.pysource.classes import ClassRef
-from omni_kit.upstream.repositories.constructed import with_lines
+from omni_kit.upstream.repositories.constructed import with_texts
 
 
 def with_unpacked_forward(cls: ClassRef) -> ClassRef:
@@ -18,16 +18,9 @@ def with_unpacked_forward(cls: ClassRef) -> ClassRef:
     argument = given.args[1]
     names = _unpacked(body[0], argument.arg) if len(body) > 1 else []
     reads = sum(isinstance(one, ast.Name) and one.id == argument.arg for one in ast.walk(forward))
-    if len(names) < 2 or reads != 1 or argument.lineno != argument.end_lineno:
+    if len(names) < 2 or reads != 1:
         return cls
-    lines = [line.encode() for line in cls.source.lines]
-    first, last = body[0].lineno - 1, body[0].end_lineno or body[0].lineno
-    lines[first:last] = [b""] * (last - first)
-    line = lines[argument.lineno - 1]
-    lines[argument.lineno - 1] = (
-        line[: argument.col_offset] + ", ".join(names).encode() + line[argument.end_col_offset :]
-    )
-    return with_lines(cls, [one.decode() for one in lines])
+    return with_texts(cls, [(argument, ", ".join(names)), (body[0], "")])
 
 
 def _plainly(given: ast.arguments) -> str:

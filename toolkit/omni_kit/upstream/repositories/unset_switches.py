@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import dotted
-from omni_kit.upstream.repositories.constructed import constructs_base, with_lines
+from omni_kit.upstream.repositories.constructed import constructs_base, with_texts
 from omni_kit.upstream.repositories.helpers import reached
 
 _INIT, _FORWARD = "__init__", "forward"
@@ -52,12 +52,7 @@ def with_switches_off(cls: ClassRef) -> ClassRef:
     base = next((one for one in calls if isinstance(one.value, ast.Call) and constructs_base(one.value)), None)
     if base is None:
         return cls
-    lines = list(cls.source.lines)
-    at = (base.end_lineno or base.lineno) - 1
-    line = lines[at].encode()
-    off = "".join(f"; self.{name} = False" for name in names).encode()
-    lines[at] = (line[: base.end_col_offset] + off + line[base.end_col_offset :]).decode()
-    return with_lines(cls, lines)
+    return with_texts(cls, [(base, "; ".join([ast.unparse(base), *(f"self.{name} = False" for name in names)]))])
 
 
 def _set(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
