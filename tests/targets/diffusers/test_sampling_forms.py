@@ -475,9 +475,10 @@ def test_an_interval_of_guidance_that_holds_every_step_is_guidance(tmp_path: Pat
     compared(file, sides, "negative_pred + self.guidance_scale", "negative_pred + 1.1 * self.guidance_scale")
 
 
-def test_an_interval_that_some_steps_are_outside_of_is_left_to_a_person(tmp_path: Path) -> None:
-    _, text = written("raven", tmp_path, INTERVAL.replace("low=0.0", "low=0.3"))
-    assert "raise NotImplementedError" in text
+def test_an_interval_that_some_steps_are_outside_of_is_an_argument(tmp_path: Path, sides: Sides) -> None:
+    file, text = written("raven", tmp_path, INTERVAL.replace("low=0.0", "low=0.3"))
+    assert "guidance_interval: tuple[float, float] = (0.3, 1.0)" in text
+    compared(file, sides, "high else 1.0", "high else self.guidance_scale")
 
 
 @pytest.mark.sweep

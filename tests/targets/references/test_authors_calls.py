@@ -1,6 +1,7 @@
 """How authors' samplers guide, which runs with two answers show."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,24 +40,53 @@ CALLS = "other, v = model(x, t), model(x, t)\n        "
 USUAL = "v = other + guidance_scale * (v - other)"
 
 
-@pytest.mark.parametrize(("asked", "how"), [
-    (HALVES + USUAL, Guidance.usual),
-    (CALLS + USUAL, Guidance.usual),
-    (HALVES + "v = v + guidance_scale * (v - other)", Guidance.less),
-    ("v = model(x, t)", Guidance.unasked),
-    (HALVES + "v = other + (guidance_scale if now > 0.5 else 1.0) * (v - other)", Guidance.other),
-    (HALVES + "v = other + guidance_scale**2 * (v - other)", Guidance.other),
-])  # fmt: skip
-def test_guidance_is_what_two_answers_show(asked: str, how: Guidance, tmp_path: Path) -> None:
-    file = tmp_path / "net.py"
-    file.write_text(NET + SAMPLER.replace("ASKED", asked), encoding="utf-8")
+def traced(place: Path, sampler: str) -> list[dict[str, Any]]:
+    """Return what the one sampler of these authors did with stand-ins."""
+    file = place / "net.py"
+    file.write_text(NET + sampler, encoding="utf-8")
     (call,) = authors_calls(find_reference(f"{file}::Net"))
     request = {
         "reference": f"{file}::Net", "order": ["x", "t", "y"], "latents": "x", "time": "t", "values": 1, "axes": [4],
         "counts": [3, 4], "calls": [{name: getattr(call, name) for name in SAID}],
     }  # fmt: skip
-    (found,) = tried("omni_kit.targets.references.authors_calls:trace", request, 60)
-    assert found["guides"] == how
+    found: list[dict[str, Any]] = tried("omni_kit.targets.references.authors_calls:trace", request, 60)
+    return found
+
+
+@pytest.mark.parametrize(("asked", "how"), [
+    (HALVES + USUAL, Guidance.usual),
+    (CALLS + USUAL, Guidance.usual),
+    (HALVES + "v = v + guidance_scale * (v - other)", Guidance.less),
+    ("v = model(x, t)", Guidance.unasked),
+    (HALVES + "v = other + now * guidance_scale * (v - other)", Guidance.other),
+    (HALVES + "v = other + (guidance_scale if now * 4 % 2 else 1.0) * (v - other)", Guidance.other),
+    (HALVES + "v = other + guidance_scale**2 * (v - other)", Guidance.other),
+])  # fmt: skip
+def test_guidance_is_what_two_answers_show(asked: str, how: Guidance, tmp_path: Path) -> None:
+    (found,) = traced(tmp_path, SAMPLER.replace("ASKED", asked))
+    assert (found["guides"], found["within"]) == (how, None)
+
+
+SCALED = "v = other + (guidance_scale if GUIDED else 1.0) * (v - other)"
+ALONE = """if GUIDED:
+            other, v = model(torch.cat([x, x]), torch.cat([t, t])).chunk(2)
+            v = other + guidance_scale * (v - other)
+        else:
+            v = model(x, t)"""
+
+
+@pytest.mark.parametrize(("asked", "guided", "within"), [
+    (HALVES + SCALED, "now > 0.5", [0.5, 1.0, "<", "<="]),
+    (CALLS + SCALED, "low <= now <= high", [0.25, 0.75, "<=", "<="]),
+    (ALONE, "now < between[1]", [0.0, 0.8, "<=", "<"]),
+])  # fmt: skip
+def test_the_interval_in_which_a_sampler_guides_is_found(
+    asked: str, guided: str, within: list[object], tmp_path: Path
+) -> None:
+    sampler = SAMPLER.replace("ASKED", asked).replace("GUIDED", guided)
+    sampler = sampler.replace("=1.0)", "=1.0, low=0.25, high=0.75, between=(0, 0.8))")
+    (found,) = traced(tmp_path, sampler)
+    assert (found["guides"], found["within"]) == (Guidance.usual, within)
 
 
 OBJECT = """

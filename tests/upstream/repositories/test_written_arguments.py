@@ -77,6 +77,35 @@ def test_a_config_that_names_the_class_by_its_type_says_its_arguments(tmp_path: 
     assert found(tmp_path, **{"a.yaml": "", "b.yaml": nested}) == WrittenArguments()
 
 
+PARTS = """
+class Schedule:
+    def __init__(self, last=0.02, **more):
+        self.last = last
+
+
+def join(one, other):
+    return one + other
+"""
+DESCRIBED = """
+net: {class_path: net.Net}
+sampler:
+  class_path: net.Diffusion
+  init_args:
+    betas: {class_path: src.parts.Schedule, init_args: {last: 0.03}}
+    kind: src.parts.join
+"""
+
+
+def test_what_a_config_names_is_made_or_passed(tmp_path: Path) -> None:
+    """A class of theirs is an object of it, a function is that function; other texts are texts."""
+    written = found(tmp_path, **{"main.py": "", "parts.py": PARTS, "a.yaml": DESCRIBED})
+    assert written.said == {"betas": "Schedule(last=0.03)", "kind": "join"}
+    assert written.imports == (("parts", "Schedule"), ("parts", "join"))
+    written = found(tmp_path, **{"a.yaml": DESCRIBED.replace("src.parts.join", "src.others.join")})
+    assert written.said["kind"] == "'src.others.join'"
+    assert found(tmp_path, **{"a.yaml": DESCRIBED.replace("src.parts.Sch", "src.others.Sch")}) == WrittenArguments()
+
+
 OBJECTS = """
 import enum
 from dataclasses import dataclass
@@ -94,6 +123,11 @@ class Settings:
     kind: Kind = Kind.plain
 
 
+class Any:
+    def __init__(self, *args, **kwargs):
+        pass
+
+
 class Encoder(nn.Module):
     pass
 """
@@ -103,15 +137,18 @@ def test_an_object_of_theirs_is_made_as_they_make_it(tmp_path: Path) -> None:
     """A model or another module is none of these."""
     text = "from objects import *\nfrom net import Diffusion, Net\n\nsettings = Settings(500, kind=Kind.plain)\n"
     (tmp_path / "objects.py").write_text(OBJECTS, encoding="utf-8")
-    (tmp_path / "main.py").write_text(f"{text}made = Diffusion(settings, Kind.plain, Net(), Encoder())\n")
-    init = "def __init__(self, settings, kind, model, encoder):"
+    (tmp_path / "main.py").write_text(
+        f"{text}made = Diffusion(settings, Kind.plain, Net(), Encoder(), Any(), Any(3))\n"
+    )
+    init = "def __init__(self, settings, kind, model, encoder, some, other):"
     (tmp_path / "net.py").write_text(f"{NET}\n\nclass Diffusion:\n    {init}\n        pass\n", encoding="utf-8")
     reference = find_reference(f"{tmp_path / 'net.py'}::Net")
     cls = reference.cls.source.classes["Diffusion"]
     calls = [(source, node) for source in sources_of(reference) for node in ast.walk(source.tree)
              if isinstance(node, ast.Call) and ast.unparse(node.func) == "Diffusion"]  # fmt: skip
     found = written_objects(reference, calls, constructor_arguments(reference.cls.source, cls))
-    assert found.said == {"settings": "Settings(num_timesteps=500, kind=Kind.plain)", "kind": "Kind.plain"}
+    settings = "Settings(num_timesteps=500, kind=Kind.plain)"
+    assert found.said == {"settings": settings, "kind": "Kind.plain", "some": "Any()"}
     assert found.counted["settings"] == "Settings(num_timesteps=steps, kind=Kind.plain)"
     assert found.trained == 500
-    assert {*found.imports} == {("objects", "Settings"), ("objects", "Kind")}
+    assert {*found.imports} == {("objects", "Settings"), ("objects", "Kind"), ("objects", "Any")}

@@ -14,6 +14,7 @@ from contextlib import ExitStack, chdir, contextmanager, suppress
 from functools import cache
 from itertools import product
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from torch import nn
 
 from omni_kit.errors import in_short
 from omni_kit.targets.references.authors import Authors
+from omni_kit.targets.references.guided_steps import guided_within, numbers_of
 from omni_kit.targets.references.on_cpu import stay_on_cpu
 from omni_kit.targets.references.sampled_latents import (
     LastClamp,
@@ -49,6 +51,8 @@ _LONGEST_TRYING, _WHOLE = 12.0, 30.0  # seconds of one call, and of all as far a
 _MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 20, 4096
 _CLOSE = 1e-5
 _SCALE, _APART = 3.0, 0.2
+_FINE = 40  # steps, to find those that guide
+_Ends = tuple[float, float, str, str]
 _FORWARD, _SCALES = "forward_with_", re.compile(r"scale|weight|strength|guidance|cfg")
 _LAYERS = re.compile(
     r"\b(nn\.(Parameter|Linear|Conv|Embedding|LSTM|GRU|Sequential|Module(List|Dict)|\w*Norm)|from_pretrained|load_state_dict)"
@@ -80,18 +84,19 @@ class Denoiser(nn.Module):
         values: how many values the model returns, of which the first is the prediction; or the keys of its mapping.
         model: what attributes are read from; without one any attribute is there, and equals anything.
         apart: what is added to the first and to the second of two answers.
+        at: the call in which they are, counted from 0; in every call if it is None.
         channels: number of channels of latents; read where `model` is None.
         kind: the class of the model, of which `around` makes no object; without one that of `model`.
 
     Attributes:
-        twice: it was asked for two answers.
+        doubled: of each call, whether it was asked for two answers.
         empty: the arguments that each call passes as None.
     """
 
     def __init__(
         self, asked: Callable[..., Any], order: Sequence[str], latents: str, time: str, rows: int,
         values: int | Sequence[str] = 1, model: Any = None, apart: tuple[float, float] = (0.0, 0.0), channels: int = 1,
-        kind: type | None = None,
+        kind: type | None = None, at: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.__dict__["_kind"] = type(model) if kind is None and model is not None else kind
@@ -101,10 +106,17 @@ class Denoiser(nn.Module):
         self.__dict__["_model"] = model
         self._own = nn.Parameter(torch.zeros(1))  # samplers ask where a model is
         self._others: tuple[float, ...] | None = None
-        self._apart, self.twice = apart, False
+        self._apart, self._at = apart, at
+        self.doubled: list[bool] = []
         self.empty: set[str] | None = None
         self._last: tuple[torch.Tensor, torch.Tensor] | None = None
         self.__dict__["_caller"] = (None, "")
+
+    @property
+    def caller(self) -> FrameType | None:
+        """Return the function that called last, as it runs."""
+        frame: FrameType | None = self.__dict__["_caller"][0]
+        return frame
 
     def ended(self, returned: Any, shape: torch.Size) -> torch.Tensor:
         """Return the latents that a sampler returns; of one that returns others, those that it was left with.
@@ -144,8 +156,11 @@ class Denoiser(nn.Module):
         answer = self._asked(x, t)
         again = self._last is not None and all(map(torch.equal, self._last, (x, t)))
         self._last = None if again else (x.clone(), t.clone())
-        self.twice = self.twice or twice or again
-        first, second = self._apart
+        if again:
+            self.doubled[-1] = True
+        else:
+            self.doubled.append(twice)
+        first, second = self._apart if self._at in (None, len(self.doubled) - 1) else (0.0, 0.0)
         answer = torch.cat([answer + first, answer + second]) if twice else answer + (second if again else first)
         if isinstance(self._values, int):
             return (answer, *[None] * (self._values - 1)) if self._values > 1 else answer
@@ -405,10 +420,10 @@ def _gone(
         ways = [{"count": count, "model": place, **_Run(request, told, used, axes).way(count, place)}
                 for count in counts for place in range(len(MODELS))]  # fmt: skip
         tables = _Run(request, told, used, axes).peeked(trained) if trained else []
-    how = _guidance(request, told, used, axes, ways[0]) if call["guided"] else Guidance.usual
+    how, within = _guidance(request, told, used, axes, ways[0]) if call["guided"] else (Guidance.usual, None)
     ranks = [one for one in request["axes"] if one == axes or _goes(_Run(request, told, used, one), counts[0])]
-    return {"ways": ways, "guides": how, "known": known, "tables": tables, "empty": run.empty, "matter": matter,
-            "ranks": ranks}  # fmt: skip
+    return {"ways": ways, "guides": how, "within": within, "known": known, "tables": tables, "empty": run.empty,
+            "matter": matter, "ranks": ranks}  # fmt: skip
 
 
 def _goes(run: "_Run", count: int) -> bool:
@@ -460,25 +475,53 @@ def replaced_in(called: str, known: Mapping[str, str]) -> str:
 
 def _guidance(
     request: Mapping[str, Any], call: Mapping[str, Any], used: Mapping[str, Any], axes: int, plain: Mapping[str, Any]
-) -> Guidance:
-    """Return how a sampler guides: where two answers, guided by as is usual, give the plain one, it must go the same
-    way.
+) -> tuple[Guidance, _Ends | None]:
+    """Return how a sampler guides, and the interval of times in which it does, if not at every step: where two answers,
+    guided by as is usual, give the plain one, it must go the same way.
     """
-    twice = False
+    told, twice = {**call, "called": call["guided"]}, False
     for more, how in ((0.0, Guidance.usual), (1.0, Guidance.less)):
         whole = _SCALE + more
         pair = (_APART, _APART * whole / (whole - 1))
         for apart in (pair, pair[::-1]):
-            run = _Run(request, {**call, "called": call["guided"]}, used, axes, apart)
+            run = _Run(request, told, used, axes, apart)
             try:
                 with limited(_LONGEST):
                     found = run.way(plain["count"], plain["model"])
             except Exception:  # the authors' own reasons
                 continue
-            twice = twice or run.twice
-            if run.twice and alike(found, plain):
-                return how
-    return Guidance.other if twice else Guidance.unasked
+            twice = twice or any(run.doubled)
+            if any(run.doubled) and alike(found, plain):
+                return how, None
+            if any(run.doubled) and (within := _within(request, told, used, axes, apart)):
+                return how, within
+    return (Guidance.other if twice else Guidance.unasked), None
+
+
+def _within(
+    request: Mapping[str, Any], call: Mapping[str, Any], used: Mapping[str, Any], axes: int, apart: tuple[float, float]
+) -> _Ends | None:
+    """Return the interval of times in which a sampler guides; None if none is found.
+
+    A step that does not guide goes by the answer for the condition, whatever the other one is.
+    """
+    alone = (0.0, _APART) if apart[0] == _APART else (_APART, 0.0)
+    plain = _Run(request, call, used, axes)
+    try:
+        with limited(_LONGEST):
+            way = plain.way(_FINE, 0)
+
+            def guides(place: int) -> bool | None:
+                if not plain.doubled[place]:
+                    return False
+                for answers, found in ((apart, True), (alone, False)):
+                    if alike(_Run(request, call, used, axes, answers, place).way(_FINE, 0), way):
+                        return found
+                return None
+
+            return guided_within(guides, [time for _, time in way["calls"]], plain.numbers)
+    except Exception:  # the authors' own reasons
+        return None
 
 
 def alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -497,9 +540,10 @@ class _Run:
 
     def __init__(
         self, request: Mapping[str, Any], call: Mapping[str, Any], used: Mapping[str, Any], axes: int,
-        apart: tuple[float, float] = (0.0, 0.0),
+        apart: tuple[float, float] = (0.0, 0.0), at: int | None = None,
     ) -> None:  # fmt: skip
-        self.request, self.call, self.used, self.apart, self.twice = request, call, used, apart, False
+        self.request, self.call, self.used, self.apart, self.at = request, call, used, apart, at
+        self.doubled, self.numbers = list[bool](), list[float]()
         self.shape = torch.Size([2, *[4] * (axes > 2), *[8] * (axes - 1 - (axes > 2))])
         self.calls: list[tuple[float, float]] = []
         self.empty: list[str] = []
@@ -528,6 +572,7 @@ class _Run:
             if len(self.calls) > max(_MOST_CALLS, count if self.call.get("trained") else 0):
                 raise ValueError("asks too often")
             self._note(inspect.currentframe())
+            self.numbers = self.numbers or numbers_of(denoiser.caller)
             if peeks:
                 raise _Peeked
             return torch.full_like(x, MODELS[place](*told))
@@ -543,6 +588,7 @@ class _Run:
             apart=self.apart,
             channels=begun.shape[1],
             kind=self.request.get("kind"),
+            at=self.at,
         )
         told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "around": around,
                 "namespace": namespace, "StandIn": StandIn, "scale": _SCALE, **self.used}  # fmt: skip
@@ -573,7 +619,7 @@ class _Run:
                 ended, inside = latents_of(last.latents, begun.shape), True
         if not self.calls:
             raise ValueError("does not call its model")
-        self.twice = denoiser.twice
+        self.doubled = denoiser.doubled
         self.empty = sorted(denoiser.empty or ())
         ends = {"ended": one_value(ended), "unclamped": one_value(clamp.before(ended)), "inside": inside}
         ends |= {"computed": one_value(ended if last.latents is None else last.latents)}

@@ -278,7 +278,9 @@ def blanked(text: str, statements: Iterable[ast.stmt]) -> str:
     return "\n".join(lines)
 
 
-def with_texts(cls: ClassRef, edits: Iterable[tuple[ast.stmt | ast.expr, str]], more: Sequence[str] = ()) -> ClassRef:
+def with_texts(
+    cls: ClassRef, edits: Iterable[tuple[ast.stmt | ast.expr | ast.arg, str]], more: Sequence[str] = ()
+) -> ClassRef:
     """Return the class with other texts for some of its nodes; the lines of its file keep their numbers.
 
     Args:

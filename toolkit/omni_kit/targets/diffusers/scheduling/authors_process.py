@@ -24,7 +24,7 @@ from omni_kit.targets.diffusers.scheduling.settings import TRAINED as SETTING
 from omni_kit.targets.diffusers.trials import tried
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, chosen
 from omni_kit.upstream.repositories.processes.call_arguments import SHAPE, TRAINED
-from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.processes.process import Interval, Process
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, Guidance
 from omni_kit.upstream.repositories.processes.solver_calls import solver_calls
 from omni_kit.upstream.repositories.processes.used_samplers import UNUSED, used_samplers
@@ -281,6 +281,7 @@ def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bo
                 draws=call.draws, whole=one.installed.whole, real=one.installed.real, scales=one.installed.scales,
                 shift=shift or 1.0, small=one.small, empty=tuple({*found["empty"]} - {*call.takes}),
                 scale=call.scale, guides=bool(call.guided) and found["guides"] != Guidance.unasked,
+                within=Interval(*found["within"]) if found["within"] else None,
                 ranks=tuple(found["ranks"]),
             )  # fmt: skip
     return None

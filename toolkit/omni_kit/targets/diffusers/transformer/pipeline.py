@@ -38,7 +38,7 @@ from omni_kit.upstream.repositories.packing import packing_of
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
 from omni_kit.upstream.repositories.processes.call_arguments import TRAINED as ALL_STEPS
 from omni_kit.upstream.repositories.processes.left_out import left_out
-from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.processes.process import Interval, Process
 from omni_kit.upstream.repositories.processes.sampler_entries import seeming_samplers
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.processes.used_samplers import UNUSED
@@ -212,6 +212,11 @@ class PipelineFacts:
     line: bool = False
 
     @property
+    def within(self) -> Interval | None:
+        """Return the interval of times in which two answers are joined; None for every step."""
+        return self.process.within if self.process is not None and self.guided is None else None
+
+    @property
     def prompts(self) -> bool:
         """Return whether a pipeline takes prompts."""
         return self.text
@@ -362,6 +367,8 @@ def pipeline_facts(
         process = process_of(reference, condition)
         process = confirmed(reference, process, names) if process is not None else process_along(reference, names, why)
     tokens = through_linear(reference, latents)
+    if by_class is not None and process is not None and process.within is not None:
+        by_class = replace(by_class, guided=None)
     if process is not None and process is not stood.process and process.learns_variance and tokens:
         process = None  # it splits what the model answers along axis 1, which is not that of channels
     if process is not None and not (latents and _authors(names, TIME)):

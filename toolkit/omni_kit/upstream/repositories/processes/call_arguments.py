@@ -111,6 +111,14 @@ def written(said: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in said.items())
 
 
+def has_meaning(name: str) -> bool:
+    """Return whether an argument receives a value for its name: the model, its noise, a number of steps, a size."""
+    patterns = (MODEL, _NOISE, COUNT, IS_TRAINED, _LEVELS, _KEYWORDS)
+    return any(one.match(name) for one in patterns) or any(
+        one.search(name) for one in (GUIDED, *(one for one, _ in _SIZES))
+    )
+
+
 def is_counted(text: str) -> bool:
     """Return whether an expression depends on the number of steps."""
     return bool(_STEPS.search(text))

@@ -2,8 +2,8 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -11,7 +11,15 @@ from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.processes.call_arguments import DENOISER, STEPS, TRAINED, Told, arguments_told
+from omni_kit.upstream.repositories.processes.call_arguments import (
+    DENOISER,
+    GUIDED,
+    STEPS,
+    TRAINED,
+    Told,
+    arguments_told,
+    has_meaning,
+)
 from omni_kit.upstream.repositories.processes.class_members import (
     bases,
     constructor_arguments,
@@ -21,7 +29,11 @@ from omni_kit.upstream.repositories.processes.class_members import (
 from omni_kit.upstream.repositories.processes.sampler_entries import makes
 from omni_kit.upstream.repositories.processes.schedule_arguments import schedule_arguments
 from omni_kit.upstream.repositories.processes.settings_objects import SettingsObject, settings_objects
-from omni_kit.upstream.repositories.processes.written_arguments import written_arguments, written_objects
+from omni_kit.upstream.repositories.processes.written_arguments import (
+    configured_arguments,
+    written_arguments,
+    written_objects,
+)
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of
@@ -37,6 +49,7 @@ class Construction:
         assumed: values that nothing says, as `name=value`.
         defined: the functions of the authors' that they call: module and name.
         differ: configs that make the object otherwise.
+        guides: the arguments that guide, as configs have them.
     """
 
     told: tuple[Told, ...]
@@ -44,6 +57,7 @@ class Construction:
     assumed: tuple[str, ...]
     defined: tuple[tuple[str, str], ...] = ()
     differ: tuple[str, ...] = ()
+    guides: Mapping[str, str] = field(default_factory=dict)
 
 
 def construction(
@@ -72,6 +86,8 @@ def construction(
     scheduled = schedule_arguments(reference, sources, given, STEPS)
     known = {**objects.said, **{name: text for name, (text, _) in parts.items()}, **scheduled.made}
     known |= dict.fromkeys(models, DENOISER)
+    configured = configured_arguments(reference, cls, [one for one in given if not has_meaning(one[0].arg)])
+    known |= configured.said
     settings = [*_settings(reference, source, cls, given)]
     known |= {one.name: one.expression(whole=False) for one in settings}
     values = {**scheduled.values, **_passed(cls, given, sources)}
@@ -83,7 +99,9 @@ def construction(
     if scheduled.made:
         made = [replace(one, trained=TRAINED) for one in made]
     assumed = tuple(one for one in scheduled.assumed if re.split("=| ", one)[0] not in values.keys() - scheduled.values)
-    return Construction(tuple(made), (*imports, *objects.imports), assumed, objects.defined)
+    named = tuple(dict.fromkeys((*imports, *objects.imports, *configured.imports)))
+    guides = configured_arguments(reference, cls, [one for one in given if GUIDED.search(one[0].arg)])
+    return Construction(tuple(made), named, assumed, objects.defined, configured.differ, guides.said)
 
 
 def _settings(

@@ -5,6 +5,21 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class Interval:
+    """An interval of times that a model receives, in which its answers are guided.
+
+    Attributes:
+        low, high: its ends.
+        above, below: how the time is compared with them: `<` or `<=`.
+    """
+
+    low: float
+    high: float
+    above: str
+    below: str
+
+
+@dataclass(frozen=True)
 class Process:
     """Construction and use of one of the authors' sampling objects.
 
@@ -30,6 +45,7 @@ class Process:
         empty: arguments of the model for which it passes None, whatever it is passed itself.
         guides: a run has shown that it joins two answers by a scale.
         scale: that scale by default, counted as is usual; None if nothing says it.
+        within: the interval in which it does; None for every step.
         ranks: the numbers of axes of latents with which it runs; empty if that was not tried.
     """
 
@@ -52,6 +68,7 @@ class Process:
     empty: tuple[str, ...] = ()
     guides: bool = False
     scale: float | None = None
+    within: Interval | None = None
     ranks: tuple[int, ...] = ()
 
     @property

@@ -80,7 +80,9 @@ def of_class(
                     call = call_of(source, entry, cls.name, calls, told, one)
                     call = replace(call, parts=ways.imports, trained=one.trained, usual=one.usual, inner=inner)
                     scales = [f"{each}={value}" for each, value in numbers_passed(sources, entry, pairs).items()]
-                    call = replace(call, guides=(*call.guides, *scales))
+                    guides = {one.partition("=")[0]: one for one in (*call.guides, *scales)}
+                    guides |= {each: f"{each}={value}" for each, value in ways.guides.items() if each in guides}
+                    call = replace(call, guides=tuple(guides.values()))
                     call = replace(call, assumed=assumed, defined=ways.defined, differ=ways.differ)
                     yield from ((one.cost + told.cost + more, each) for more, each in enumerate(_turned(call)))
             whole = made if not takes and held and (makes or not any(one.model for one in made)) else ()

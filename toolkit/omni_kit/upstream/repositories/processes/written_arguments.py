@@ -68,7 +68,7 @@ def written_arguments(
                 (*plain.defined,),
                 (*plain.imports,),
             )
-    return _configured(reference, cls, given)
+    return configured_arguments(reference, cls, given)
 
 
 def written_objects(
@@ -93,29 +93,65 @@ def _needed(given: Sequence[Given]) -> list[str]:
     return [one.arg for one, default in given if default is None]
 
 
-def _configured(reference: Reference, cls: ast.ClassDef, given: Sequence[Given]) -> WrittenArguments:
+def configured_arguments(reference: Reference, cls: ast.ClassDef, given: Sequence[Given]) -> WrittenArguments:
     """Return the arguments that configs have for the class; those of the first that names the model, too."""
-    taken = {one.arg for one, _ in given}
-    found = [({name: value for name, value in made.given.items() if name in taken}, made.where)
-             for made in made_in_configs(reference.repository, cls.name)
-             if made.cls.rpartition(".")[2] == cls.name]  # fmt: skip
-    whole = {*_needed(given)}
-    found = [(values, where) for values, where in found
-             if values and whole <= values.keys() and not any(map(_makes_more, values.values()))]  # fmt: skip
+    taken, whole = {one.arg for one, _ in given}, {*_needed(given)}
+    found: list[tuple[dict[str, str], str]] = []
+    imports: dict[tuple[str, str], None] = {}
+    for made in made_in_configs(reference.repository, cls.name):
+        own = {name: value for name, value in made.given.items() if name in taken}
+        if made.cls.rpartition(".")[2] == cls.name and own and whole <= own.keys():
+            said = {name: _configured(value, reference, imports) for name, value in own.items()}
+            found += [(said, made.where)] if all(said.values()) else []
     if not found:
         return WrittenArguments()
     near = {made.where for made in made_in_configs(reference.repository, reference.class_name)}
     found = [one for one in found if one[1] in near] or found
     first = found[0][0]
-    differ = dict.fromkeys(where for values, where in found if values != first)
-    return WrittenArguments({name: repr(value) for name, value in first.items()}, differ=tuple(differ))
+    differ = dict.fromkeys(where for said, where in found if said != first)
+    named = tuple(one for one in imports if any(one[1] in text for text in first.values()))
+    return WrittenArguments(dict(first), imports=named, differ=tuple(differ))
 
 
-def _makes_more(value: Any) -> bool:
-    """Return whether a value of a config describes an object, or refers to another value."""
+def _configured(value: Any, reference: Reference, imports: dict[tuple[str, str], None]) -> str:
+    """Return the expression for a value of a config; empty for one that refers to another, or names what is not theirs.
+
+    What names a class of theirs is an object of it, and what names a function is that function.
+    """
+    named = next((key for key in CLASSES if isinstance(value, Mapping) and key in value), "")
+    if named:
+        inside = CLASSES[named]
+        arguments = {**((value.get(inside) or {}) if inside else value)}
+        arguments.pop(named, None)
+        said = {name: _configured(one, reference, imports) for name, one in arguments.items()}
+        found = _named(str(value[named]), reference)
+        if found is None or not all(said.values()):
+            return ""
+        imports[found[0].module, found[1]] = None
+        return f"{found[1]}({', '.join(f'{name}={text}' for name, text in said.items())})"
+    if isinstance(value, str) and (found := _named(value, reference)) is not None:
+        imports[found[0].module, found[1]] = None
+        return f"{found[1]}()" if found[1] in found[0].classes else found[1]
+    return "" if _refers(value) else repr(value)
+
+
+def _named(path: str, reference: Reference) -> tuple[SourceFile, str] | None:
+    """Return the file and the name of a class or function of theirs, of a dotted path; None for any other text."""
+    module, _, name = path.rpartition(".")
+    for source in sources_of(reference) if module and all(map(str.isidentifier, path.split("."))) else ():
+        same = f".{module}".endswith(f".{source.module}") or f".{source.module}".endswith(f".{module}")
+        if same and any(
+            isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name for one in source.tree.body
+        ):
+            return source, name
+    return None
+
+
+def _refers(value: Any) -> bool:
+    """Return whether a value of a config refers to another value, or has an object in it."""
     if isinstance(value, Mapping):
-        return bool(value.keys() & CLASSES.keys()) or any(map(_makes_more, value.values()))
-    return any(map(_makes_more, value)) if isinstance(value, list) else "${" in str(value)
+        return bool(value.keys() & CLASSES.keys()) or any(map(_refers, value.values()))
+    return any(map(_refers, value)) if isinstance(value, list) else "${" in str(value)
 
 
 @dataclass(frozen=True)
@@ -192,9 +228,13 @@ class _Expression:
 
 
 def _names_of(meant: Defined) -> list[str]:
-    """Return the arguments of a function, or of a constructor, in their order; the fields of a dataclass."""
+    """Return the arguments of a function, or of a constructor, in their order; the fields of a dataclass; nothing for
+    a constructor that takes any.
+    """
     if isinstance(meant.node, ast.ClassDef):
-        return [one.arg for one, _ in arguments_of(constructor(meant.node))]
+        made = constructor(meant.node)
+        takes_any = made.args.vararg or made.args.kwarg
+        return [] if takes_any else [one.arg for one, _ in arguments_of(made)]
     return positional(signature(meant.node)) if isinstance(meant.node, ast.FunctionDef) else []
 
 
