@@ -45,6 +45,26 @@ NAMES = ["net.First.sample", "net.Second.sample", "net.Solver.solve"]
 FIRST, SECOND, SOLVER = NAMES
 
 
+DESCRIBED = """
+denoiser: {class_path: net.Net}
+sampler: {class_path: net.First}
+"""
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), [
+    ("", "", {FIRST}),
+    ("net.Net", "other.Net", {SECOND, FIRST}),  # a config of another model
+])  # fmt: skip
+def test_a_config_of_the_model_says_which_sampler_is_used(
+    tmp_path: Path, old: str, new: str, expected: set[str]
+) -> None:
+    (tmp_path / "net.py").write_text(NET + CLASSES, encoding="utf-8")
+    (tmp_path / "run.py").write_text("from net import *\nSecond().sample(Net(), x, 9)\n", encoding="utf-8")
+    (tmp_path / "a.yaml").write_text(DESCRIBED.replace(old, new) if old else DESCRIBED, encoding="utf-8")
+    found = used_samplers(find_reference(f"{tmp_path / 'net.py'}::Net"), NAMES)
+    assert {one for one in found if one in NAMES} == expected
+
+
 @pytest.mark.parametrize(("script", "expected"), [
     ("First().sample(Net(), x, 9)", {FIRST}),
     ("made = Second()\nmade.sample(Net(), x, 9)", {FIRST, SECOND}),  # which calls the other one

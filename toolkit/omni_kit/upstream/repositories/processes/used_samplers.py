@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.processes.class_members import every_method
 from omni_kit.upstream.repositories.processes.sampler_entries import is_entry, loops
+from omni_kit.upstream.repositories.processes.written_arguments import configs_of
+from omni_kit.upstream.repositories.published import made_in_configs
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sources import sources_of
 
@@ -40,8 +42,8 @@ class _Part:
 def used_samplers(reference: Reference, full_names: Collection[str]) -> frozenset[str]:
     """Return of some samplers, and of the other samplers of their classes, those that the authors' code uses.
 
-    A sampler is used if code outside all of them names it and its class, or if a used one does. Documents count as
-    code. The result is empty if nothing is known.
+    Where configs that make the model make samplers, too, these are used. Else one is used if code outside all of them
+    names it and its class, or if a used one does. Documents count as code. The result is empty if nothing is known.
 
     Args:
         full_names: module, class and function, with dots.
@@ -50,6 +52,8 @@ def used_samplers(reference: Reference, full_names: Collection[str]) -> frozense
     functions = {function for _, function in wanted.values()}
     sources = [*sources_of(reference)]
     classes = {cls for cls, _ in wanted.values()} & {name for source in sources for name in source.classes}
+    if described := _described(reference, classes):
+        return frozenset(name for name, (cls, _) in wanted.items() if cls in described)
     parts = [part for source in sources for part in _parts(source, classes, functions)]
     words = classes | functions | {part.method for part in parts}
     named = {*_documented(reference, words)}
@@ -59,6 +63,13 @@ def used_samplers(reference: Reference, full_names: Collection[str]) -> frozense
              if _Part(cls if cls in classes else "", function, frozenset()).is_used(named)}  # fmt: skip
     others = {f"{part.cls}.{part.method}" for part in parts if part.cls and part.method and part.is_used(named)}
     return frozenset(found | others)
+
+
+def _described(reference: Reference, classes: Collection[str]) -> frozenset[str]:
+    """Return the classes of which the configs that make the model make an object."""
+    configs = configs_of(reference)
+    made = [one for name in (classes if configs else ()) for one in made_in_configs(reference.repository, name)]
+    return frozenset(one.cls.rpartition(".")[2] for one in made if one.where in configs) & {*classes}
 
 
 def _split(full_name: str) -> tuple[str, str]:

@@ -105,12 +105,19 @@ def configured_arguments(reference: Reference, cls: ast.ClassDef, given: Sequenc
             found += [(said, made.where)] if all(said.values()) else []
     if not found:
         return WrittenArguments()
-    near = {made.where for made in made_in_configs(reference.repository, reference.class_name)}
+    near = configs_of(reference)
     found = [one for one in found if one[1] in near] or found
     first = found[0][0]
     differ = dict.fromkeys(where for said, where in found if said != first)
     named = tuple(one for one in imports if any(one[1] in text for text in first.values()))
     return WrittenArguments(dict(first), imports=named, differ=tuple(differ))
+
+
+def configs_of(reference: Reference) -> frozenset[str]:
+    """Return the configs that make the model: by its name, or by its path, which another class of its name lacks."""
+    own = f".{reference.cls.source.module}.{reference.class_name}"
+    made = [*made_in_configs(reference.repository, reference.class_name)]
+    return frozenset(one.where for one in made if own.endswith(f".{one.cls}") or f".{one.cls}".endswith(own))
 
 
 def _configured(value: Any, reference: Reference, imports: dict[tuple[str, str], None]) -> str:
