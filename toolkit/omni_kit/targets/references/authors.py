@@ -25,6 +25,7 @@ from omni_kit.pysource.classes import ClassRef
 from omni_kit.pysource.source import read_source
 from omni_kit.standins import stand_ins
 from omni_kit.targets.references.old_numpy import restore_old_names
+from omni_kit.targets.references.trained_module import TrainedModule
 from omni_kit.upstream.repositories.adapted import adapted
 from omni_kit.upstream.repositories.constructed import blanked, conversions_of, loading_defaults
 from omni_kit.upstream.repositories.helpers import helpers_of
@@ -33,6 +34,7 @@ from omni_kit.upstream.repositories.names import Defined, lacks_alternative, res
 from omni_kit.upstream.repositories.pins import other_versions
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.repository import Repository
+from omni_kit.upstream.repositories.trained_modules import IS_TRAINED
 from omni_kit.upstream.repositories.traits import ENDS, HALVES, IS_HALF, NEEDS_GPU, foreign
 
 _INSTEAD = "__omni_kit_instead__"  # how a module of the authors calls `Authors.instead`
@@ -49,7 +51,8 @@ class Missing:
     """Placeholder of a failed import. It raises only when it is used, and names the missing packages.
 
     While files are still being imported a call gives another of these, and a decorator gives what it decorates, unless
-    that is a kernel. What logs may be called at any time, and does nothing.
+    that is a kernel. What logs may be called at any time, and does nothing. A class that derives from the module of a
+    training framework is a module of torch.
     """
 
     def __init__(self, name: str, authors: "Authors") -> None:
@@ -84,6 +87,9 @@ class Missing:
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         missing, name = self._authors, self._name
+        if IS_TRAINED.match(name):
+            missing.used[name.partition(".")[0]] = None
+            return (TrainedModule,)
 
         class Base:
             def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -36,6 +36,7 @@ from omni_kit.targets.references.sampled_latents import (
 )
 from omni_kit.targets.references.showing import showing_nothing
 from omni_kit.targets.references.standing_in import StandIn
+from omni_kit.targets.references.trained_module import namespace as namespace
 from omni_kit.targets.replacing import replaced
 from omni_kit.toys.batches.denoiser.failed_checks import condition_of
 from omni_kit.toys.elapsed import Elapsed
@@ -278,14 +279,6 @@ def _has_layers(cls: type[nn.Module]) -> bool:
         return any(_LAYERS.search(inspect.getsource(one)) for one in own)
     except (OSError, TypeError):  # it was made while the code ran
         return True
-
-
-class namespace(dict[str, Any]):  # noqa: N801
-    """Settings: each is an attribute and an entry."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(settings)
-        self.__dict__ = self
 
 
 @cache

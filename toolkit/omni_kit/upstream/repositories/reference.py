@@ -40,6 +40,7 @@ from omni_kit.upstream.repositories.published import Published, fields, options,
 from omni_kit.upstream.repositories.repository import REPOSITORY, Repository, repository_of
 from omni_kit.upstream.repositories.settings import Settings, settings_of
 from omni_kit.upstream.repositories.shared import Shared, with_settings_passed
+from omni_kit.upstream.repositories.trained_modules import with_plain_module
 
 BETWEEN = "::"
 _MOST_FILES = 5000
@@ -305,7 +306,7 @@ def find_reference(given: str) -> Reference:
         repository = repository_of(found[0].source.path, repository.root)
         source = read_source(repository, found[0].source.path)
         found = [ClassRef(source, source.classes[found[0].node.name])]
-    own = with_torch_base(with_library_bases(with_constructor(found[0])))
+    own = with_plain_module(with_torch_base(with_library_bases(with_constructor(found[0]))))
     cls = self_contained(with_one_base_call(with_forward(own)))
     cls = adapted(without_helpers(with_plain_reads(cls)))
     cls, shared = with_settings_passed(cls)
