@@ -97,7 +97,10 @@ def test_a_package_is_the_root_where_only_its_own_folder_resolves_imports(line: 
     assert repository_of(folder / "models" / "net.py").root == (folder / root).resolve()
 
 
-@pytest.mark.parametrize(("line", "root"), [("from .parts.net import Net", ".."), ("from parts.net import Net", ".")])
+@pytest.mark.parametrize(("line", "root"), [
+    ("from .parts.net import Net", ".."), ("from parts.net import Net", "."), ("from .parts import other, net", ".."),
+    ("from .parts import networks", "parts"),
+])  # fmt: skip
 def test_relative_imports_of_files_above_it_make_a_package(line: str, root: str, tmp_path: Path) -> None:
     folder = tmp_path / "project" / "models"
     (folder / "parts").mkdir(parents=True)

@@ -30,6 +30,8 @@ CLASSES = {"_target_": "", "_class_name": "", "class_path": "init_args", "target
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ADDS, _DEFINES = "add_argument", "DEFINE_"
 _NUMBER = r"-?\d+(?:\.\d+)?"
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+"""A comment in JSON, which some programs take out before they read it; or a string, which may look like having one."""
 
 
 class _Loader(_SAFE):  # type: ignore[misc]
@@ -355,7 +357,9 @@ def _speaks_of(text: str, cls: str, names: Collection[str]) -> bool:
 
 def _parsed(text: str, suffix: str) -> Any:
     with suppress(ValueError, yaml.YAMLError, RecursionError):
-        return json.loads(text) if suffix == ".json" else interpolated(yaml.load(text, _Loader))
+        if suffix != ".json":
+            return interpolated(yaml.load(text, _Loader))
+        return json.loads(_COMMENT.sub(lambda found: found[1] or "", text) if "//" in text or "/*" in text else text)
     return None
 
 

@@ -21,7 +21,7 @@ REPOSITORY = "repository"
 _OF_PROJECTS = ("setup.py", "pyproject.toml")
 _EXTENSIONS = ("CUDAExtension", "CppExtension")
 _OF_ROOTS = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "README.md", "LICENSE", "environment.yml")
-_RELATIVE = re.compile(rb"^[ \t]*from[ \t]+(\.+)([\w.]+)[ \t]+import\b", re.MULTILINE)
+_RELATIVE = re.compile(rb"^[ \t]*from[ \t]+(\.+)([\w.]*)[ \t]+import\b(.*)", re.MULTILINE)
 _DEEPEST = 8  # folders between a file and its repository's root
 _MOST_FILES, _MOST_BYTES = 2000, 1_000_000  # that are searched for imports of a file
 _NEAR = 64  # files of one folder that are looked at
@@ -217,9 +217,10 @@ def _relative_imports(importer: Path, text: bytes, file: Path) -> Iterator[int]:
     """Yield the dots of each import in a file that means another one, from a folder above that one's own."""
     if file.stem.encode() not in text or importer.resolve().parent == file.parent:
         return
-    for dots, module in _RELATIVE.findall(text):
-        place = importer.resolve().parents[len(dots) - 1].joinpath(*module.decode().split("."))
-        if place == file.with_suffix(""):
+    for dots, module, names in _RELATIVE.findall(text):
+        place = importer.resolve().parents[len(dots) - 1].joinpath(*filter(None, module.decode().split(".")))
+        within = place == file.parent and file.stem.encode() in re.findall(rb"\w+", names)  # from .modules import unet
+        if within or place == file.with_suffix(""):
             yield len(dots)
 
 
