@@ -42,6 +42,23 @@ def embed(tokenizer, text_encoder, prompt):
 PIXELS = "from PIL import Image\nfrom net import Net\n"
 
 
+NAMELESS = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, wide=4, width=8):
+        super().__init__()
+        self.first = nn.Conv2d(wide, width, 1)
+        self.time = nn.Linear(1, width)
+        self.last = nn.Conv2d(width, wide, 1)
+
+    def forward(self, x, t):
+        return self.last(self.first(x) + self.time(t[:, None])[..., None, None])
+"""
+
+
 def net(folder: Path, argument: str, made: str = "", rest: str = "", conv: str = "Conv2d", more: str = "") -> str:
     text = NET.format(made=made, told=argument + more, argument=argument.partition(":")[0], conv=conv)
     (folder / "net.py").write_text(text, encoding="utf-8")
@@ -163,3 +180,15 @@ def test_decisions_on_packages_say_what_the_file_does(imports: str, said: str, t
     (tmp_path / "net.py").write_text(text.replace("        return", read), encoding="utf-8")
     _, decisions = drafted(tmp_path, source)
     assert decisions.get("apex", "written out").startswith(said)
+
+
+@pytest.mark.parametrize(("channels", "prepared"), [("in_channels", True), ("wide", False)])
+def test_a_pipeline_that_raises_reads_no_channels_of_an_autoencoder_that_it_may_lack(
+    channels: str, prepared: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "net.py").write_text(NAMELESS.replace("wide", channels), encoding="utf-8")
+    files, _ = drafted(tmp_path, f"{tmp_path}::Net")
+    call = files["tiny/pipeline_tiny.py"].partition("def __call__")[2]
+    assert ("self.prepare_latents(" in call) == prepared
+    assert "self.vae.config.latent_channels" not in call
+    assert "The authors' sampling loop could not be analysed" in call

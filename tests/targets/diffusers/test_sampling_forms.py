@@ -15,7 +15,7 @@ from omni_kit.upstream.repositories.reference import find_reference
 from omni_kit.upstream.repositories.sampling import samplings_of
 from tests.upstream.repositories.test_packing import TOKENS
 
-from .loops import OWN_SCHEDULER
+from .loops import OWN_SCHEDULER, TWO_STEPS
 from .test_new_model import DOVE
 
 WITHOUT_TEXT = (
@@ -593,7 +593,7 @@ def test_latents_that_are_passed_need_no_autoencoder_to_tell_their_channels(
     name: str, said: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "net.py"
-    text = FILM.format(depth="frames").replace("in_channels", name)
+    text = FILM.format(depth="frames").replace("in_channels", name) + TWO_STEPS
     file.write_text(text, encoding="utf-8")
     plan = new_model("swift", f"{file}::Net", target="diffusers", into=tmp_path, dry_run=True)
     pipeline = next(change.new for change in plan.changes if change.path.endswith("pipeline_swift.py"))

@@ -10,7 +10,7 @@ from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
 from omni_kit.upstream.repositories.processes.sampler_call import Guidance
 from omni_kit.upstream.repositories.reference import find_reference
 
-SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far", "defined")
+SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far", "defined", "held", "joined", "mixed")
 NET = """
 import torch
 from torch import nn

@@ -240,6 +240,38 @@ def test_a_sampler_of_latent_diffusion_guides_itself(tmp_path: Path) -> None:
     assert "kept.py:3" in one.todo[0]
 
 
+JOINING = """
+import torch
+
+
+class Wrapper:
+    def forward(self, x, t, c_concat=None, c_crossattn=None):
+        return self.net(torch.cat({order}, dim=1), t, context=c_crossattn[0])
+
+
+def against(c):
+    return {{"c_crossattn": [torch.zeros(1, 1, 4)], **c}}
+"""
+
+
+@pytest.mark.parametrize(("order", "key", "parts"), [
+    ("[x] + c_concat", "hybrid", ("", "c_concat")), ("c_concat + [x]", "concat", ("c_concat", "")),
+    ("[x]", "hybrid", None), ("[x] + c_concat", "crossattn", ()),
+])  # fmt: skip
+def test_a_sampler_of_latent_diffusion_passes_conditions_that_its_model_joins(
+    order: str, key: str, parts: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    """Without the place where they are joined nothing is known of it."""
+    text = WHOLE.format(more=f"conditioning_key: {key}").replace("net:", "net:\n    target: net.Net")
+    (tmp_path / "config.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "wrapper.py").write_text(JOINING.format(order=order), encoding="utf-8")
+    one = found(tmp_path, "from ddim import DDIMSampler\nsampler = DDIMSampler(net)\n")
+    assert (one is not None) == (parts is not None)
+    if one is not None:
+        assert (one.joined.parts if one.joined is not None else ()) == parts
+        assert ("context=c" in one.held[-2]) == (key != "concat")
+
+
 SCALED = KEPT.replace(
     "class Latent:", "class Latent:\n    def __init__(self, {given}):\n        self.use_scale = use_scale\n"
 )

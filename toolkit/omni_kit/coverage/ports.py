@@ -181,7 +181,7 @@ def page(ported: Sequence[Ported], before: str = "") -> str:
         " `new-model` writes the port, and",
         "nobody edits it. A port is proven when the default levels of `parity` pass (with `steps`, where a row has",
         "seven), its own tests pass, and, where the authors' sampling loop was found, the pipeline's whole trajectory",
-        "equals it. A pipeline that raises has no denoising steps yet: the authors' loop was not read, and one to-do",
+        "equals it. A pipeline that raises has no denoising steps yet: the loop was not read or not proven; one to-do",
         "says so. Of models that diffusers has ported itself, [conversions](conversions.md) are compared with its own.",
         "",
     ]

@@ -60,14 +60,19 @@ _LAYERS = re.compile(
 )
 _UNKNOWN = re.compile(rf"\b(?:{MADE_WITH}|{GIVEN})\.\w+")
 _MAKES = (("1", "2"), ("None", "None"), ("{}", "{}"))
+_FULL, _VALUES = "torch.full_like(begun, {})", (0.0, 0.913)
+_OF_LATENTS = re.compile(r"torch\.(?:zeros_like\(begun\)|full_like\(begun, ([\d.]+)\))")
 _GIVES = (
-    ("torch.zeros_like(begun)", "torch.ones_like(begun)"), ("{}", "{}"), ("1", "2"), ("None", "None"),
+    ("torch.zeros_like(begun)", _FULL.format(_VALUES[1])), ("{}", "{}"), ("1", "2"), ("None", "None"),
     ("torch.zeros(len(begun), dtype=torch.long)", "torch.ones(len(begun), dtype=torch.long)"),
     ("torch.zeros(len(begun), begun.shape[-1], 8)", "torch.ones(len(begun), begun.shape[-1], 8)"),
     ("torch.zeros(len(begun), 8, begun.shape[-1])", "torch.ones(len(begun), 8, begun.shape[-1])"),
     ("StandIn('one')", "StandIn('other')"),
 )  # fmt: skip
-"""Values for arguments that nothing is known of: two of each kind."""
+"""Values for arguments that nothing is known of: two of each kind. Those as large as latents differ by argument."""
+_STEP_OF_VALUES = 0.011
+_KNOWN = 0.57
+"""Value that is mixed with latents."""
 _MOST_TRIED, _MOST_REASONS = 80, 6
 
 
@@ -258,6 +263,12 @@ def around(
     return made.eval() if isinstance(made, nn.Module) else made
 
 
+def prepared(made: Any, method: str, **given: Any) -> Any:
+    """Return an object of which a method is called first: it makes the schedule that others read."""
+    getattr(made, method)(**given)
+    return made
+
+
 def _named(model: Any) -> list[tuple[Any, str]]:
     """Return the modules, each with a name that it has for the class that a denoiser stands for."""
     kind = vars(model).get("_kind") if isinstance(model, Denoiser) else None
@@ -354,7 +365,7 @@ def trace(request: dict[str, Any]) -> list[dict[str, Any]]:
         request: `reference`, the class as "PATH::Class"; `order`, `latents`, `time`, the arguments of its forward;
             `values`, how many it returns, or under which keys; `axes`, the numbers of axes of latents to try; `counts`
             of steps; `calls`, each with its `module`, `name`, `parts`, `called`, `guided`, `draws`, `trained`,
-            `defined`, and `far`, which is the same for those that must agree.
+            `defined`, `held`, `joined`, `mixed`, and `far`, which is the same for those that must agree.
     """
     stay_on_cpu()
     reference = find_reference(request["reference"])
@@ -400,23 +411,58 @@ def _gone(
     other: Mapping[str, str],
 ) -> dict[str, Any]:  # fmt: skip
     """Return what a call did with values for its unknown arguments, of which others must make no difference."""
-    told = {**call, "called": replaced_in(call["called"], known), "guided": replaced_in(call["guided"], known)}
+    told = {**call, **_with(call, known)}
     counts, trained = request["counts"], call["trained"]
     run = _Run(request, told, used, axes)
 
-    def goes_alike(text: str) -> bool:
-        return alike(first, _Run(request, {**told, "called": text}, used, axes).way(counts[0], 0))
+    def goes_alike(values: Mapping[str, str]) -> bool:
+        again = _Run(request, {**call, **_with(call, values)}, used, axes)
+        return alike(first, again.way(counts[0], 0)) and again.joined == run.joined
 
     with limited(_LONGEST):
         first = run.way(counts[0], 0)
-        matter = _that_matter(call["called"], known, other, goes_alike)
+        matter = _that_matter(known, other, goes_alike)
         ways = [{"count": count, "model": place, **_Run(request, told, used, axes).way(count, place)}
                 for count in counts for place in range(len(MODELS))]  # fmt: skip
         tables = _Run(request, told, used, axes).peeked(trained) if trained else []
+    mixes = call["mixed"] is not None and _mixes(request, told, used, axes, counts[0], first)
     how, within = _guidance(request, told, used, axes, ways[0]) if call["guided"] else (Guidance.usual, None)
     ranks = [one for one in request["axes"] if one == axes or _goes(_Run(request, told, used, one), counts[0])]
     return {"ways": ways, "guides": how, "within": within, "known": known, "tables": tables, "empty": run.empty,
-            "matter": matter, "ranks": ranks}  # fmt: skip
+            "matter": matter, "ranks": ranks, "joined": next(iter(run.joined)), "mixes": mixes}  # fmt: skip
+
+
+def _beside(names: Sequence[str]) -> dict[str, float]:
+    """Return the values of conditions that are known to be joined with latents, which tell them apart."""
+    return {name: _VALUES[0] + at * _STEP_OF_VALUES for at, name in enumerate(names)}
+
+
+def _mixes(
+    request: Mapping[str, Any], call: Mapping[str, Any], used: Mapping[str, Any], axes: int, count: int,
+    first: Mapping[str, Any],
+) -> bool:  # fmt: skip
+    """Return whether a sampler goes the same way with a mask under which nothing is known, and has what is known after
+    each step where all is.
+    """
+    mixed = call["mixed"]
+    kept, known = (1.0, 0.0) if mixed["generates"] else (0.0, 1.0)
+    try:
+        with limited(_LONGEST):
+            free, bound = (_Run(request, {**call, "masked": one}, used, axes).way(count, 0) for one in (kept, known))
+    except Exception:  # the authors' own reasons
+        return False
+    after = [*(x for x, _ in bound["calls"][1:]), bound["ended"]]
+    return alike(free, first) and all(math.isclose(one, _KNOWN, rel_tol=1e-4) for one in after)
+
+
+def _with(call: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parts of a call that unknown arguments have a place in, with values for these; and which of them are
+    as large as latents, each with its value.
+    """
+    sized = {name.partition(".")[2]: float(found[1] or 0) for name, text in known.items() if name.startswith(GIVEN)
+             and (found := _OF_LATENTS.fullmatch(text)) is not None}  # fmt: skip
+    sized |= _beside(call["joined"])
+    return {name: replaced_in(call[name], known) for name in ("called", "guided")} | {"sized": sized}
 
 
 def _goes(run: "_Run", count: int) -> bool:
@@ -430,16 +476,16 @@ def _goes(run: "_Run", count: int) -> bool:
 
 
 def _that_matter(
-    called: str, known: Mapping[str, str], other: Mapping[str, str], goes_alike: Callable[[str], bool]
+    known: Mapping[str, str], other: Mapping[str, str], goes_alike: Callable[[Mapping[str, str]], bool]
 ) -> list[str]:
     """Return the unknown arguments of a constructor that are numbers and change where a call goes.
 
     Raises:
         ValueError: other unknown arguments do.
     """
-    if other == known or goes_alike(replaced_in(called, other)):
+    if other == known or goes_alike(other):
         return []
-    matter = [name for name in known if not goes_alike(replaced_in(called, {**known, name: other[name]}))]
+    matter = [name for name in known if not goes_alike({**known, name: other[name]})]
     if not matter or not all(name.startswith(MADE_WITH) and known[name] == _MAKES[0][0] for name in matter):
         raise ValueError(f"depends on unknown arguments: {', '.join(known)}")
     return matter
@@ -456,9 +502,17 @@ def filled(called: str) -> list[tuple[dict[str, str], dict[str, str]]]:
     found = []
     for kind in _MAKES if makes else _MAKES[:1]:
         for kinds in sorted(product(_GIVES, repeat=len(gives)), key=lambda each: len(set(each) - {_GIVES[0]})):
-            pairs = {**dict.fromkeys(makes, kind), **dict(zip(gives, kinds, strict=True))}
+            apart = (_apart(each, at) for at, each in enumerate(kinds))
+            pairs = {**dict.fromkeys(makes, kind), **dict(zip(gives, apart, strict=True))}
             found.append(tuple({name: pair[place] for name, pair in pairs.items()} for place in (0, 1)))
     return found[:_MOST_TRIED]  # type: ignore[return-value]
+
+
+def _apart(kind: tuple[str, ...], at: int) -> tuple[str, ...]:
+    """Return the values of a kind for an argument at a place: those as large as latents are its own."""
+    if kind is not _GIVES[0] or not at:
+        return kind
+    return tuple(_FULL.format(round(one + at * _STEP_OF_VALUES, 3)) for one in _VALUES)
 
 
 def replaced_in(called: str, known: Mapping[str, str]) -> str:
@@ -540,6 +594,7 @@ class _Run:
         self.shape = torch.Size([2, *[4] * (axes > 2), *[8] * (axes - 1 - (axes > 2))])
         self.calls: list[tuple[float, float]] = []
         self.empty: list[str] = []
+        self.joined: dict[tuple[int, tuple[str, ...]] | None, None] = {}
         self.tables: dict[tuple[float, ...], None] = {}
 
     def peeked(self, count: int) -> list[list[float]]:
@@ -557,7 +612,8 @@ class _Run:
         """
         begun, shapes = torch.full(self.shape, NOISE), set[torch.Size]()
 
-        def asked(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        def asked(joined: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+            x = self._latents(joined)
             told = (one_value(x), float(t[0]) if t.is_floating_point() else int(t[0]))
             if not self.calls or self.calls[-1] != told:
                 self.calls.append(told)
@@ -583,8 +639,13 @@ class _Run:
             kind=self.request.get("kind"),
             at=self.at,
         )
+        conditioned = {name: torch.full_like(begun, one) for name, one in _beside(self.call["joined"]).items()}
         told = {"denoiser": denoiser, "begun": begun, "steps": count, "torch": torch, "around": around,
-                "namespace": namespace, "StandIn": StandIn, "scale": _SCALE, **self.used}  # fmt: skip
+                "prepared": prepared, "namespace": namespace, "StandIn": StandIn, "scale": _SCALE,
+                "conditioned": conditioned, "mixed": self._mixed(begun), **self.used}  # fmt: skip
+        if self.call["held"]:  # an object that holds the model is made of these, and guides by nothing
+            told |= {"model": denoiser, "noise": begun, "text": None, "against": None, "scale": 1.0}
+            exec("\n".join(self.call["held"]), told)
 
         def drawn(*size: Any, **given: Any) -> torch.Tensor:
             return torch.full(tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size, DRAWN)
@@ -617,6 +678,37 @@ class _Run:
         ends = {"ended": one_value(ended), "unclamped": one_value(clamp.before(ended)), "inside": inside}
         ends |= {"computed": one_value(ended if last.latents is None else last.latents)}
         return {"calls": self.calls, **ends, "tables": [*map(list, self.tables)]}
+
+    def _mixed(self, begun: torch.Tensor) -> dict[str, torch.Tensor | None]:
+        """Return what is mixed with latents: nothing, unless a value of the mask is given."""
+        mixed, masked = self.call["mixed"], self.call.get("masked")
+        if mixed is None or masked is None:
+            return dict.fromkeys((mixed["known"], mixed["mask"])) if mixed is not None else {}
+        return {mixed["known"]: torch.full_like(begun, _KNOWN), mixed["mask"]: torch.full_like(begun, masked)}
+
+    def _latents(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the latents in what the model receives, and note the conditions that are joined with them.
+
+        Raises:
+            ValueError: something else is, or other conditions in other steps.
+        """
+        differ = [axis for axis, (one, own) in enumerate(zip(x.shape, self.shape, strict=False)) if one != own]
+        form, found = None, x
+        if len(x.shape) == len(self.shape) and len(differ) == 1 and not x.shape[differ[0]] % self.shape[differ[0]]:
+            parts = torch.split(x, self.shape[differ[0]], differ[0])
+            names = tuple(self._named(one_value(one)) for one in parts)
+            if any(names) and names.count("") != 1:
+                raise ValueError("joins latents with something else than its arguments")
+            form, found = ((differ[0], names), parts[names.index("")]) if any(names) else (None, x)
+        self.joined[form] = None
+        if len(self.joined) > 1:
+            raise ValueError("joins latents with other conditions in other steps")
+        return found
+
+    def _named(self, value: float) -> str:
+        """Return the argument that has a value; empty for latents."""
+        sized = self.call.get("sized", {})
+        return next((name for name, one in sized.items() if math.isclose(one, value, abs_tol=_CLOSE)), "")
 
     def _note(self, frame: Any) -> None:
         """Note the vectors that the callers of the model hold: betas, and what is made of them."""

@@ -18,6 +18,7 @@ from omni_kit.targets.references.stepping import StandIn, rows_alike, runs_alone
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS
 from omni_kit.toys.batches.sampling import LATENTS, NAMES, drawn_of
 from omni_kit.toys.tensors import Tensors
+from omni_kit.upstream.repositories.recorded import JOINED
 
 FUNCTION = "sample"
 _STEP = "timestep"
@@ -45,7 +46,7 @@ class SamplerBuilder(RepositoryBuilder):
         model.eval()
         for number, run in enumerate(drawn_of(inputs)):
             seeded(number)
-            calls = asking(model, (names[LATENTS], names[_STEP]), len(run.noise))
+            calls = asking(model, (names[LATENTS], names[_STEP]), len(run.noise), told.get(JOINED))
             with calls as asked, rows_alike(number):
                 latents = sample(
                     model=model, noise=run.noise.clone(), steps=run.steps, text=run.text, against=run.against,

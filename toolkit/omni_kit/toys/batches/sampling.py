@@ -15,7 +15,17 @@ from omni_kit.toys.batches.protocol import Batch, Run
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 from omni_kit.upstream.repositories.packing import latents_shape
-from omni_kit.upstream.repositories.recorded import CONDITIONS, COUNT, FRAME_AXIS, NEGATIVE, NULL, PROMPT_AXIS, STEPS
+from omni_kit.upstream.repositories.recorded import (
+    CONDITIONS,
+    COUNT,
+    FRAME_AXIS,
+    JOINED,
+    MIXED,
+    NEGATIVE,
+    NULL,
+    PROMPT_AXIS,
+    STEPS,
+)
 from omni_kit.upstream.repositories.recorded import LATENTS as PACKED
 
 NAMES = "_arguments"
@@ -122,10 +132,12 @@ class SamplingBatchBuilder:
             value = null if null is not None else sample[text] if text else without
             return value.squeeze(axis) if isinstance(value, torch.Tensor) and axis is not None else value
 
-        frame = getattr(model, ARGUMENTS, {}).get(FRAME_AXIS)
+        frame, joined = (getattr(model, ARGUMENTS, {}).get(one) for one in (FRAME_AXIS, JOINED))
 
         def begun(sample: Tensors) -> torch.Tensor:
             tokens = sample[latents].select(frame, 0) if frame else sample[latents]
+            if joined and TARGET in sample:
+                tokens = tokens.narrow(joined["axis"], 0, sample[TARGET].shape[joined["axis"]])
             return tokens.new_empty(latents_shape(tokens.shape, packed[1])) if packed else tokens
 
         runs = [(0, 1, 1.0, 1), (0, 1, _SCALE, 1), (1, 1, _SCALE, 1), (0, 2, _SCALE, 1), (0, 4, _SCALE, 2)]
@@ -139,6 +151,8 @@ class SamplingBatchBuilder:
         more = getattr(model, ARGUMENTS, {}).get(CONDITIONS, {})
         for (sample, *_), one in zip([*runs, runs[0]], drawn, strict=True):
             one |= _conditions(samples[sample], more, latents, len(one["noise"]))
+            one |= _mixed(one["noise"], getattr(model, ARGUMENTS, {}).get(MIXED)) if one is not drawn[0] else {}
+            one |= _beside(one["noise"], samples[sample][latents], joined) if joined else {}
         return {f"{number}.{name}": tensor for number, run in enumerate(drawn) for name, tensor in run.items()}
 
     def mask(self, batch: Tensors) -> torch.Tensor:
@@ -184,6 +198,23 @@ def _conditions(sample: Tensors, wanted: Mapping[str, bool], latents: str, pictu
             other = -value if value.is_floating_point() else value
             found[f"{_CONDITION}{NEGATIVE}{name}"] = other[torch.arange(pictures) % rows] if apart else other
     return found
+
+
+def _beside(noise: torch.Tensor, whole: torch.Tensor, joined: Mapping[str, Any]) -> Tensors:
+    """Make what is joined with noise: along the axis as wide as the rest of the model's input, in equal parts."""
+    axis, names = joined["axis"], [*filter(None, joined["parts"])]
+    width = (whole.shape[axis] - noise.shape[axis]) // len(names)
+    size = torch.Size([width if at == axis else one for at, one in enumerate(noise.shape)])
+    return {f"{_CONDITION}{name}": shuffled_ramp(f"sampling {name}", size) for name in names}
+
+
+def _mixed(noise: torch.Tensor, mixed: Sequence[str] | None) -> Tensors:
+    """Make the known values and the mask that are mixed with latents, as large as these."""
+    if not mixed:
+        return {}
+    known, mask = mixed
+    places = (torch.arange(noise.numel()) % 3 == 0).to(noise).reshape(noise.shape)
+    return {f"{_CONDITION}{known}": shuffled_ramp(f"sampling {known}", noise.shape), f"{_CONDITION}{mask}": places}
 
 
 def _run(latents: torch.Tensor, text: torch.Tensor | int, pictures: int, scale: float, prompts: int) -> Tensors:

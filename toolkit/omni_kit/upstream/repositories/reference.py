@@ -126,6 +126,11 @@ class Reference:
         inner = self._inner if self.hands_on else frozenset[str]()
         return published(self.repository, self.made_as, names, inner, self._of_others - {*names, *inner})
 
+    @property
+    def config_file(self) -> str:
+        """The file of the published config; empty without one."""
+        return self.published.where.partition(":")[0] if self.published is not None else ""
+
     @cached_property
     def _of_others(self) -> frozenset[str]:
         """The arguments of the constructors of the other classes in the file: variants of a model have it in common."""

@@ -30,7 +30,7 @@ from omni_kit.targets.replacing import replaced
 from omni_kit.targets.sides import StageFault
 from omni_kit.toys.batches.sampling import LABELS, LATENTS, Drawn, drawn_of
 from omni_kit.toys.tensors import Tensors
-from omni_kit.upstream.repositories.recorded import NEGATIVE
+from omni_kit.upstream.repositories.recorded import JOINED, NEGATIVE
 
 _SIGN, _LATE = "answer-sign", "levels-one-late"
 _STEP, _CLASS, _SHIFT = "timestep", "_class_name", "shift"
@@ -58,6 +58,7 @@ class DrawingBuilder(ConvertedBuilder):
         self._prompts = KnownPrompts()
         self._notes: dict[str, None] = {}
         self._encodes: str | None = None
+        self._joined: Mapping[str, Any] | None = None
 
     def open(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Imports the package, and the pipeline's class."""
@@ -71,7 +72,8 @@ class DrawingBuilder(ConvertedBuilder):
         import diffusers
 
         model = super().load(checkpoint, dtype)
-        told = dict(json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))[SCHEDULER])
+        config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+        told, self._joined = dict(config[SCHEDULER]), config.get(JOINED)
         self._alone = told.pop(ALONE, False)
         name = told.pop(_CLASS)
         home = diffusers if hasattr(diffusers, name) else importlib.import_module(self._pipeline_class.__module__)
@@ -91,7 +93,7 @@ class DrawingBuilder(ConvertedBuilder):
         for number, run in enumerate(drawn_of(inputs)):
             told = self._told(run)
             seeded(number)
-            with asking(model, (LATENTS, _STEP), len(run.noise)) as asked, rows_alike(number):
+            with asking(model, (LATENTS, _STEP), len(run.noise), self._joined) as asked, rows_alike(number):
                 drawn = self._decoded(run) if run.decoded else self._drawn(run, told)
             found |= asked.named(run.name, drawn)
         return found | (self._stepped() if self._alone else {})

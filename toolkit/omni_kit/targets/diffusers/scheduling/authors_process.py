@@ -3,7 +3,7 @@
 import importlib.util
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from inspect import signature
 from itertools import groupby
 from typing import Any
@@ -15,6 +15,7 @@ from omni_kit.targets.diffusers.scheduling.library_scheduler import (
     COUNTS,
     FIRST,
     Installed,
+    goes_along,
     installed_along,
     installed_throughout,
     scheduler_class,
@@ -23,8 +24,8 @@ from omni_kit.targets.diffusers.scheduling.own_schedulers import ANCESTRAL, COUN
 from omni_kit.targets.diffusers.scheduling.settings import TRAINED as SETTING
 from omni_kit.targets.diffusers.trials import tried
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls, chosen
-from omni_kit.upstream.repositories.processes.call_arguments import SHAPE, TRAINED
-from omni_kit.upstream.repositories.processes.process import Interval, Process
+from omni_kit.upstream.repositories.processes.call_arguments import GIVEN, SHAPE, TRAINED
+from omni_kit.upstream.repositories.processes.process import JOINED, MIXED, Interval, Joined, Mixed, Process
 from omni_kit.upstream.repositories.processes.sampler_call import AuthorsCall, Guidance
 from omni_kit.upstream.repositories.processes.solver_calls import solver_calls
 from omni_kit.upstream.repositories.processes.used_samplers import UNUSED, used_samplers
@@ -43,12 +44,13 @@ _SINGLE = 9  # digits of single precision
 _DIGITS = 4  # of a shift
 _LONGEST_REASON = 120
 _NUMBER = re.compile(r"\d+(\.\d*)?")
-_SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far", "defined")
+_SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far", "defined", "held", "joined", "mixed")
 _SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
 """Numbers of steps of solvers, which end short runs with lower orders."""
 _WHOLE = (60, 50, EVERY)
 """Numbers of steps of training, all of which a sampler goes: enough of them for betas that grow as steps are fewer."""
 _DIVISOR = 5
+_DIVISORS = (COUNTS[0], _DIVISOR)
 """A further number of steps, which divides that of training as the first of COUNTS does."""
 _Way = Mapping[str, Any]
 _LATENTS = "denoiser.ended({called}, begun.shape)"
@@ -106,6 +108,8 @@ def confirmed(reference: Reference, process: Process, names: Mapping[str, str]) 
         names: as `process_along` takes them.
     """
     latents, time = (next((old for old, new in names.items() if new == one), "") for one in (LATENTS, TIME))
+    if process.held and latents and time and importlib.util.find_spec("torch") is not None:
+        return _held(reference, process, (latents, time))
     if process.scheduler != FIRST or process.denoiser or not time or importlib.util.find_spec("torch") is None:
         return process
     parts = [(line.split()[1], line.split()[3]) for line in process.imports]
@@ -120,6 +124,24 @@ def confirmed(reference: Reference, process: Process, names: Mapping[str, str]) 
     if (found.scheduler, found.rises, found.whole, found.shift) == (FIRST, process.rises, False, 1.0):
         return process
     return replace(found, reason=f"{process.reason}, along the times that a run has shown", todo=process.todo)
+
+
+def _held(reference: Reference, process: Process, names: tuple[str, str]) -> Process | None:
+    """Return an integration whose object holds the model as a run of it shows it: with the steps that it leaves out;
+    None if it takes other steps than its scheduler. If it does not run it stays as it was read.
+    """
+    *parts, (module, name) = ((line.split()[1], line.split()[3]) for line in process.imports)
+    joined = process.joined.names if process.joined is not None else ()
+    call = AuthorsCall(process.where, module, name, name, process.called, draws=False, parts=tuple(parts),
+                       held=process.held, joined=joined)  # fmt: skip
+    ran = _runs(reference, [call], names, _DIVISORS)
+    if not ran or "ways" not in ran[0][1]:
+        return process
+    told = {(one["count"], one["model"]): _trace(one, one["ended"]) for one in ran[0][1]["ways"]}
+    for skips in (0, 1):
+        if goes_along(Installed(process.scheduler, process.config, whole=True, by_count=True, skips=skips), told):
+            return replace(process, skips=skips)
+    return None
 
 
 def _along(
@@ -206,13 +228,17 @@ def _runs(
     request = {
         "reference": f"{reference.cls.source.path}{BETWEEN}{reference.class_name}", "order": _order(reference),
         "latents": latents, "time": time, "values": _values(reference), "axes": [4, 3, 5, 2], "counts": counts,
-        "calls": [{name: getattr(one, name) for name in _SAID} for one in calls],
+        "calls": [{name: _plain(getattr(one, name)) for name in _SAID} for one in calls],
     }  # fmt: skip
     try:
         found = tried(f"{_WORKER}:trace", request, _TIMEOUT) if calls else []
     except StepError:
         return []
     return [*zip(calls, found, strict=True)]
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if isinstance(value, Mixed) else value
 
 
 def _order(reference: Reference) -> list[str]:
@@ -234,12 +260,25 @@ def _any_size(call: AuthorsCall, alike: Sequence[AuthorsCall]) -> AuthorsCall:
 
 
 def _known(call: AuthorsCall, found: Mapping[str, Any]) -> AuthorsCall:
-    """Return a call with values for arguments that nothing is known of: a run has shown which have an effect."""
-    called = call.called
+    """Return a call with values for arguments that nothing is known of: a run has shown which have an effect, and which
+    are joined with latents.
+    """
+    called, joined = call.called, _joined(found)
     for name, value in found["known"].items():
-        called = re.sub(rf"\b{re.escape(name)}\b", value, called)
+        own = name.removeprefix(f"{GIVEN}.")
+        text = f"{JOINED}[{own!r}]" if joined is not None and own in joined.names else value
+        called = re.sub(rf"\b{re.escape(name)}\b", lambda _, text=text: text, called)  # type: ignore[misc]
+    mixed = call.mixed if found["mixes"] else None
+    if call.mixed is not None and mixed is None:
+        called = re.sub(rf"\b{MIXED}\['\w+'\]", "None", called)
     assumed = (f"{name.partition('.')[2]}=1" for name in found["matter"])
-    return replace(call, called=called, assumed=(*call.assumed, *assumed))
+    beside = joined.names if joined is not None else call.joined
+    return replace(call, called=called, mixed=mixed, joined=beside, assumed=(*call.assumed, *assumed))
+
+
+def _joined(found: Mapping[str, Any]) -> Joined | None:
+    """Return the conditions that a run has shown to be joined with latents."""
+    return Joined(found["joined"][0], tuple(found["joined"][1])) if found["joined"] else None
 
 
 def _guiding(call: AuthorsCall, how: str) -> AuthorsCall:
@@ -282,7 +321,8 @@ def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bo
                 shift=shift or 1.0, small=one.small, empty=tuple({*found["empty"]} - {*call.takes}),
                 scale=call.scale, guides=bool(call.guided) and found["guides"] != Guidance.unasked,
                 within=Interval(*found["within"]) if found["within"] else None,
-                ranks=tuple(found["ranks"]),
+                ranks=tuple(found["ranks"]), joined=_joined(found), level=one.installed.level,
+                mixed=call.mixed,
             )  # fmt: skip
     return None
 

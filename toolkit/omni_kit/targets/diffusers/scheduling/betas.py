@@ -36,7 +36,7 @@ def schedules_of(name: str, tables: Sequence[Sequence[float]]) -> Iterator[dict[
     taken = inspect.signature(schedulers()[name].__init__).parameters
     for table in tables if {_SCHEDULE, _START, _END, _COUNT} <= taken.keys() else ():
         for kept in filter(_is_kept, (one(table) for one in _KEPT)):
-            rescales = kept[-1] < _NOTHING and _RESCALES in taken
+            rescales = kept[-1] < _NOTHING * kept[-2] and _RESCALES in taken
             found = _rescaled(name, tuple(kept)) if rescales else _settings(_alike(name), tuple(kept))
             if found is not None and found not in seen:
                 seen.append(found)

@@ -45,6 +45,8 @@ _ALL_STEPS = (("DDPMScheduler", 0), ("DDIMScheduler", 0), (ANCESTRAL, 0), (ANCES
 """Schedulers that go all steps of training as authors do: with noise, without, and with noise down to step 1; and how
 many betas more than steps there are.
 """
+_LEVELS = (0.5, 1.0)
+"""Powers of the cumulative product of alphas that models are told instead of the step."""
 COUNTS = (4, 7)
 """Numbers of steps in which a loop is compared."""
 _CLOSE = 2e-4
@@ -70,6 +72,8 @@ class Installed:
         rises: the model gets 1 minus the noise level as its time, and predicts the velocity from noise to data.
         by_count: the authors tell it how many steps there are.
         negated: the scheduler gets the negative of the model's answer.
+        level: the model is told the noise level, as this power of the cumulative product of alphas; 0 for steps.
+        skips: how many of its first steps are left out.
     """
 
     name: str
@@ -80,6 +84,8 @@ class Installed:
     rises: bool = False
     by_count: bool = False
     negated: bool = False
+    level: float = 0.0
+    skips: int = 0
 
     @property
     def counted(self) -> bool:
@@ -171,6 +177,15 @@ def installed_along(
     return None
 
 
+def goes_along(one: Installed, known: Mapping[tuple[int, int], LoopTrace]) -> bool:
+    """Return whether a scheduler goes where a loop went with each of `MODELS`.
+
+    Args:
+        known: by the number of steps, and the place of the model.
+    """
+    return all(_goes(one, count, MODELS[place], way) is not None for (count, place), way in known.items())
+
+
 def installed_throughout(
     known: Mapping[tuple[int, int], LoopTrace],
 ) -> tuple[Installed, dict[int, Betas]] | None:
@@ -180,7 +195,8 @@ def installed_throughout(
     counts = dict.fromkeys(count for count, _ in known)
     begun = known[next(iter(known))].calls[0][1]
     whole, real = begun > 1, isinstance(begun, float)
-    for name, more in _ALL_STEPS:
+    levels = (0.0,) if whole else (0.0, *_LEVELS)
+    for (name, more), level in product(_ALL_STEPS, levels):
         betas = {count: betas_in([one for one in known[count, 0].tables if len(one) == count + more])
                  for count in counts}  # fmt: skip
         taken = inspect.signature(scheduler_class(name).__init__).parameters
@@ -189,11 +205,11 @@ def installed_throughout(
             for chosen in _choices(_STEPS, taken) if len(alike) == len(betas) else ():
                 config = {**chosen, COUNTS_FROM_ONE: True} if more else chosen
                 own = {count: {**config, TRAINED: count, TRAINED_BETAS: alike[count].numbers} for count in counts}
-                went = (_goes(Installed(name, own[count], whole=whole), count, MODELS[model], way)
+                went = (_goes(Installed(name, own[count], whole=whole, level=level), count, MODELS[model], way)
                         for (count, model), way in known.items())  # fmt: skip
                 if all(each is not None for each in went):
                     given = {key: value for key, value in config.items() if value != taken[key].default}
-                    found = Installed(name, given, whole=whole, real=real)
+                    found = Installed(name, given, whole=whole, real=real, level=level)
                     return found, alike
     return None
 
@@ -314,9 +330,10 @@ def walks(scheduler: Any, one: Installed, model: Callable[[float, float], float]
     home = sys.modules[type(scheduler).__module__]
     with replaced(home, "randn_tensor", lambda shape, **given: torch.full(tuple(shape), DRAWN)):
         place = -1
-        for t in scheduler.timesteps:
+        for t in scheduler.timesteps[one.skips :]:
             handed = float(scheduler.scale_model_input(x, t) if hasattr(scheduler, "scale_model_input") else x)
             told = 1 - float(t) / one.unit if one.rises else float(t) / one.unit
+            told = float(scheduler.alphas_cumprod[int(t)]) ** one.level if one.level else told
             near = (
                 way.calls[at] for at in (place + 1, place) if 0 <= at < len(way.calls)
             )  # a call like the last: once

@@ -114,7 +114,7 @@ def stepping_along(found: Process) -> Stepping:
     whole = found.scheduler != FIRST if found.whole is None else found.whole
     installed = Installed(
         found.scheduler, found.config, whole=whole, real=found.real, scales=found.scales, rises=found.rises,
-        by_count=found.scheduler != FIRST,
+        by_count=found.scheduler != FIRST, level=found.level, skips=found.skips,
     )  # fmt: skip
     if found.scheduler in OWN:
         own = replace(installed, name="")

@@ -38,7 +38,7 @@ from omni_kit.upstream.repositories.packing import packing_of
 from omni_kit.upstream.repositories.processes.authors_calls import authors_calls
 from omni_kit.upstream.repositories.processes.call_arguments import TRAINED as ALL_STEPS
 from omni_kit.upstream.repositories.processes.left_out import left_out
-from omni_kit.upstream.repositories.processes.process import Interval, Process
+from omni_kit.upstream.repositories.processes.process import Interval, Joined, Mixed, Process
 from omni_kit.upstream.repositories.processes.sampler_entries import seeming_samplers
 from omni_kit.upstream.repositories.processes.sampler_object import process_of
 from omni_kit.upstream.repositories.processes.used_samplers import UNUSED
@@ -170,6 +170,9 @@ class PipelineFacts:
         decoding: how the authors decode latents, where that was read.
         decodes: they decode them at all, or nothing says that they do not.
         line: latents are sounds or another line, however many axes they have.
+        joined: what the transformer receives joined with latents, by the names here.
+        mixed: the known values that are mixed with latents after each step, by the names here.
+        unproven: the authors' sampling was read, and a pipeline cannot be proven to repeat it.
     """
 
     channels: str
@@ -210,6 +213,9 @@ class PipelineFacts:
     decoding: Decoding | None = None
     decodes: bool = True
     line: bool = False
+    joined: Joined | None = None
+    mixed: Mixed | None = None
+    unproven: bool = False
 
     @property
     def within(self) -> Interval | None:
@@ -251,9 +257,9 @@ class PipelineFacts:
         of_steps = {*self.stepping.todo, *(self.process.todo if self.process is not None else ())}
         return replace(
             self, sampling=None, process=None, stepping=NOTHING, sigmas=None, shift=1.0, conditions=(), constants={},
-            variance=False, packing=None, guided=None, guides=bool(self.condition), embedded="", lone=0, more=0,
-            above=1, todo=tuple(one for one in self.todo if one not in of_steps),
-            steps=(*self.steps, left),
+            variance=False, packing=None, joined=None, mixed=None, guided=None, guides=bool(self.condition),
+            embedded="", lone=0, more=0, above=1, todo=tuple(one for one in self.todo if one not in of_steps),
+            steps=(*self.steps, left), unproven=True,
         )  # fmt: skip
 
     def with_axes(self, axes: int) -> "PipelineFacts":
@@ -302,7 +308,8 @@ class PipelineFacts:
     def raises(self) -> str:
         """Reason why the pipeline has no denoising steps and raises instead; empty if it has them."""
         if self.process is None and (self.sampling is None or self.stepping.unmoved):
-            return "The authors' sampling loop could not be analysed: write the denoising steps here."
+            what = "was analysed, and not proven" if self.unproven else "could not be analysed"
+            return f"The authors' sampling loop {what}: write the denoising steps here."
         if self.unknown:
             made = ", ".join(self.unknown)
             return f"The authors' code makes {made} for the transformer: write the denoising steps here."
@@ -466,7 +473,31 @@ def pipeline_facts(
         facts = facts.without_steps("its noise levels, and which way its time runs, could not be analysed")
     if not condition and ((cut is not None and cut.loop.guides) or (stood.process is not None and stood.guides)):
         return facts.without_steps(_UNKNOWN_GUIDED)
-    return _passing(reference, facts, names) if process is not None and process is not stood.process else facts
+    facts = _joining(facts) if process is not None and process.joined is not None else facts
+    if facts.process is not None and facts.process.mixed is not None and facts.by_class is None:
+        facts = replace(facts, mixed=_mixing(facts.process.mixed, facts))
+    return _passing(reference, facts, names) if facts.process is not None and process is not stood.process else facts
+
+
+def _mixing(mixed: Mixed, facts: PipelineFacts) -> Mixed:
+    """Return the values that are mixed with latents by the names that a pipeline has for them."""
+    if not facts.pictures:
+        return mixed
+    return replace(mixed, known="original_latents" if facts.decodes else "original_image", mask="mask_image")
+
+
+def _joining(facts: PipelineFacts) -> PipelineFacts:
+    """Return the facts of a pipeline that is passed what the authors join with latents: a picture, as it is or encoded,
+    or tensors by the names that they have there.
+    """
+    joined = facts.process.joined if facts.process is not None else None
+    assert joined is not None
+    if facts.by_class is not None:
+        return facts.without_steps(f"they join latents with {', '.join(joined.names)}")
+    kind = "image" if facts.pictures else "video" if facts.film else ""
+    named = f"{kind}_latents" if facts.decodes else kind
+    parts = tuple(one and named for one in joined.parts) if kind and len(joined.names) == 1 else joined.parts
+    return replace(facts, joined=replace(joined, parts=parts))
 
 
 def _with_defaults(reference: Reference, facts: PipelineFacts) -> PipelineFacts:

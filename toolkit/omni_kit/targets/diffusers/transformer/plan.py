@@ -4,7 +4,7 @@ import ast
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -50,6 +50,7 @@ from omni_kit.upstream.repositories.license import (
 )
 from omni_kit.upstream.repositories.made_elsewhere import why_not_made
 from omni_kit.upstream.repositories.packing import latents_shape
+from omni_kit.upstream.repositories.processes.process import Joined
 from omni_kit.upstream.repositories.published import SIGNED
 from omni_kit.upstream.repositories.recorded import (
     CONDITIONS,
@@ -57,7 +58,9 @@ from omni_kit.upstream.repositories.recorded import (
     EVERY,
     EXAMPLE,
     FRAME_AXIS,
+    JOINED,
     LATENTS,
+    MIXED,
     NULL,
     PROMPT_AXIS,
     SHAPES,
@@ -173,7 +176,7 @@ class _Planner:
             facts = facts.without_steps(f"they pass {facts.condition}, which has no effect on the small model")
         elif missing := facts.not_passed(missing):
             facts = facts.without_steps(f"they do not pass {', '.join(missing)}, which the small model needs")
-        if wrong := self._other_axes(facts, axes, len(found.answer)):
+        if wrong := self._other_axes(facts, axes, len(found.answer)) or _unjoined(facts, found):
             facts = facts.without_steps(wrong)
         if found.why and found.why != NO_TORCH and not facts.raises:
             facts = facts.without_steps(f"{_NOT_RUN} ({found.why.splitlines()[0]})")
@@ -212,6 +215,8 @@ class _Planner:
         process = self.pipeline.process
         latents = found.shapes.get(self.pipeline.latents_argument, ())
         differing = [(one, other) for one, other in zip(latents, found.answer, strict=False) if one != other]
+        if process is not None and process.joined is not None:
+            return self._joining_latents(found, latents, process.joined)
         alike = len(latents) == len(found.answer) and len(differing) == 1
         if not alike or (process is not None and process.learns_variance):
             return found
@@ -222,6 +227,19 @@ class _Planner:
             return found
         again = found_toy(self.reference, {**self.toy, **found.values, free[0]: taken if outputs else answered})
         return again if [*again.shapes.get(self.pipeline.latents_argument, ())] == [*again.answer] else found
+
+    def _joining_latents(self, found: FoundToy, latents: Sequence[int], joined: Joined) -> FoundToy:
+        """Return the toy with an input that has place for latents and, as wide as these, for each condition: authors'
+        samplers may join them otherwise, too.
+        """
+        if len(latents) != len(found.answer) or not latents:
+            return found
+        width, wanted = latents[joined.axis], found.answer[joined.axis] * len(joined.parts)
+        taken = [name for name in self.reference.arguments if name.startswith("in") and found.values.get(name) == width]
+        if width == wanted or len(taken) != 1:
+            return found
+        again = found_toy(self.reference, {**self.toy, **found.values, taken[0]: wanted})
+        return again if again.shapes.get(self.pipeline.latents_argument) else found
 
     def _free(self, prefix: str, width: int, found: FoundToy, wanted: int) -> Iterator[str]:
         """Yield arguments with a width for which the authors' default or config has none, or the wanted one."""
@@ -361,6 +379,8 @@ class _Planner:
         left = {TODO_KEY: [f"set {name}: the constructor has no default" for name in unknown]} if unknown else {}
         shapes = self._shapes(values)
         conditions |= {LATENTS: self._latents(shapes)} if self.pipeline.packing is not None else {}
+        conditions |= {MIXED: [self.pipeline.mixed.known, self.pipeline.mixed.mask]} if self.pipeline.mixed else {}
+        conditions |= {JOINED: self._joined(shapes)} if self.pipeline.joined is not None else {}
         said = {SIGNED: self.given, _NAMES: names, "_scheduler": scheduler, **conditions, **labelled}
         return {**said, **stated, SHAPES: shapes, **self._example, **left, **values}
 
@@ -377,6 +397,20 @@ class _Planner:
         assert self.pipeline.packing is not None
         tokens = shapes[self.pipeline.latents_argument]
         return latents_shape(tokens, tokens[-1] // self.pipeline.packing.side**2)
+
+    def _joined(self, shapes: Mapping[str, list[int]]) -> dict[str, object]:
+        """Return what the pipeline joins with latents, with shapes that make the model's input."""
+        joined, whole = self.pipeline.joined, shapes[self.pipeline.latents_argument]
+        assert joined is not None
+        answer = self.found.answer if self.found is not None else self._recorded.get(EXAMPLE, {}).get("answer", ())
+        own = answer[joined.axis] if len(answer) == len(whole) else whole[joined.axis] // len(joined.parts)
+        width = joined.width(whole[joined.axis], own)
+
+        def wide(width: int) -> list[int]:
+            return [width if axis == joined.axis else size for axis, size in enumerate(whole)]
+
+        conditions = {name: wide(width) for name in joined.names}
+        return {"axis": joined.axis, "parts": [*joined.parts], "latents": wide(own), "conditions": conditions}
 
     @property
     def _prompt_axis(self) -> int | None:
@@ -427,7 +461,7 @@ class _Planner:
 
     @cached_property
     def context(self) -> dict[str, object]:
-        name, in_tree = self.request.name, self.in_tree
+        name, in_tree, joined = self.request.name, self.in_tree, self.toy.get(JOINED, {})
         return {
             **vars(self.pipeline), "todo": self.pipeline.left, "pictures": self.pipeline.pictures,
             "film": self.pipeline.film, "name": name,
@@ -442,7 +476,9 @@ class _Planner:
             "toy": {key: value for key, value in self.toy.items() if not key.startswith("_")},
             "conversion_module": "diffusers.loaders.single_file_utils" if in_tree else f"{name}.conversion",
             "model_module": f"...models.transformers.transformer_{name}" if in_tree else f".transformer_{name}",
-            "latents_shape": tuple(self.toy.get(LATENTS) or self.toy[SHAPES][self.pipeline.latents_argument]),
+            "latents_shape": tuple(joined.get("latents") or self.toy.get(LATENTS)
+                                   or self.toy[SHAPES][self.pipeline.latents_argument]),
+            "joined_shapes": joined.get("conditions"), "zip": zip,
             "text_shape": tuple(self.toy[SHAPES].get(self._text_argument, ())), "text_argument": self._text_argument,
             "raises": self.pipeline.raises, "placeholder": self.pipeline.placeholder,
             "attends": bool(self.port.attention.processors) and "AttentionModuleMixin" in self.port.text,
@@ -732,6 +768,18 @@ class _Planner:
         commands.append(["verify", str(place)])
         own = [] if self.in_tree else [shlex.join(["python", "-m", "pytest", str(place / "tests")])]
         return (*(shlex.join(["omni-kit", *command]) for command in commands), *own)
+
+
+def _unjoined(facts: PipelineFacts, found: FoundToy) -> str:
+    """Return why the small model cannot receive latents with what the authors join with them; empty if it can."""
+    whole, answer = found.shapes.get(facts.latents_argument, ()), found.answer
+    if facts.joined is None or not (whole and answer):
+        return ""
+    axis, names = facts.joined.axis, ", ".join(facts.joined.names)
+    rest = [one for at, one in enumerate(whole) if at != axis] == [one for at, one in enumerate(answer) if at != axis]
+    if len(whole) == len(answer) and rest and facts.joined.width(whole[axis], answer[axis]):
+        return ""
+    return f"they join latents with {names}, for which the input of the small model has no place"
 
 
 def _kept(package: str, text: str) -> tuple[str, str]:

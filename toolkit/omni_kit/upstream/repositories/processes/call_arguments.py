@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 from omni_kit.upstream.repositories.processes.schedule_arguments import IS_TRAINED
@@ -213,6 +214,7 @@ def arguments_told(
                 usual = literal(default) if default is not None else ...
                 fits = isinstance(usual, int | tuple) and bool(_FITS.match(name))
                 fits = fits or (settings and type(usual) in (int, float))
+                fits = fits or (usual is UNKNOWN and size.endswith(".device"))  # `torch.device("cuda")`
                 if usual is ... or (usual is None and "shape" in name) or fits:
                     pair = isinstance(said_by.get(name, usual), tuple) and size == LENGTH
                     said[name] = f"tuple({BEGUN}.shape[2:])" if pair else size

@@ -25,6 +25,7 @@ from omni_kit.upstream.repositories.processes.class_members import (
     constructor_arguments,
     every_method,
     plain_arguments,
+    set_up_by,
 )
 from omni_kit.upstream.repositories.processes.sampler_entries import makes
 from omni_kit.upstream.repositories.processes.schedule_arguments import schedule_arguments
@@ -38,6 +39,9 @@ from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import MADE, Given, methods_of
 
+PREPARED = "prepared"
+"""Variable of a call: what calls a method of an object and returns the object."""
+
 
 @dataclass(frozen=True)
 class Construction:
@@ -50,6 +54,8 @@ class Construction:
         defined: the functions of the authors' that they call: module and name.
         differ: configs that make the object otherwise.
         guides: the arguments that guide, as configs have them.
+        setup: the call of the method that must be called before it samples, with what that is passed; and
+        `counted_setup`, where the number of steps of training is that of steps; empty without such a method.
     """
 
     told: tuple[Told, ...]
@@ -58,21 +64,34 @@ class Construction:
     defined: tuple[tuple[str, str], ...] = ()
     differ: tuple[str, ...] = ()
     guides: Mapping[str, str] = field(default_factory=dict)
+    setup: str = ""
+    counted_setup: str = ""
+
+    def prepared(self, made: str, told: Told) -> str:
+        """Return the expression for an object that can sample.
+
+        Args:
+            made: that for the object, which is made with `told`.
+        """
+        setup = self.counted_setup if told.trained else self.setup
+        return f"{PREPARED}({made}, {setup})" if setup else made
 
 
 def construction(
     reference: Reference, source: SourceFile, cls: ast.ClassDef, sources: Sequence[SourceFile],
-    models: Collection[str] = (),
+    models: Collection[str] = (), entries: Collection[str] = (), *, makes: bool = False,
 ) -> Construction:  # fmt: skip
     """Return the ways to make an object of one of the authors' classes.
 
     Args:
         models: the arguments that the authors pass the model.
+        entries: the names of the methods that sample.
+        makes: the constructor makes the model itself.
     """
-    given = constructor_arguments(source, cls)
+    given, setup = constructor_arguments(source, cls), _Setup(reference, source, cls, entries)
     parts = dict(_parts(source, cls, given, sources))
     calls = [(file, call) for file, every in _calls(cls, sources) for call in every]
-    wrote = written_arguments(reference, cls, calls, given)
+    wrote = written_arguments(reference, cls, calls, given, makes=makes)
     objects = written_objects(reference, calls, given)
     imports = tuple(meant for _, meant in parts.values())
     if wrote.said and not models:
@@ -82,7 +101,8 @@ def construction(
         whole = arguments_told(given, constructs=True, parts=own | dict(wrote.counted))
         told += [replace(one, trained=wrote.trained or TRAINED, cost=0) for one in whole if wrote.counted]
         named = tuple(dict.fromkeys((*imports, *wrote.imports, *objects.imports)))
-        return Construction(tuple(told), named, (), (*wrote.defined, *objects.defined), wrote.differ)
+        return Construction(tuple(told), named, (), (*wrote.defined, *objects.defined), wrote.differ,
+                            setup=setup.text(whole=False), counted_setup=setup.text(whole=True))  # fmt: skip
     scheduled = schedule_arguments(reference, sources, given, STEPS)
     known = {**objects.said, **{name: text for name, (text, _) in parts.items()}, **scheduled.made}
     known |= dict.fromkeys(models, DENOISER)
@@ -93,7 +113,7 @@ def construction(
     values = {**scheduled.values, **_passed(cls, given, sources)}
     made = [*arguments_told(given, constructs=True, parts=known, values=values)]
     counted = known | {**objects.counted} | {one.name: one.expression(whole=True) for one in settings}
-    trained = next((one.trained for one in settings if one.trained), objects.trained)
+    trained = next((one.trained for one in (*settings, *setup.settings) if one.trained), objects.trained)
     whole = arguments_told(given, constructs=True, parts=counted, values=values, whole=True)
     made += [replace(one, trained=one.trained or trained) for one in whole if one.trained or trained]
     if scheduled.made:
@@ -101,7 +121,36 @@ def construction(
     assumed = tuple(one for one in scheduled.assumed if re.split("=| ", one)[0] not in values.keys() - scheduled.values)
     named = tuple(dict.fromkeys((*imports, *objects.imports, *configured.imports)))
     guides = configured_arguments(reference, cls, [one for one in given if GUIDED.search(one[0].arg)])
-    return Construction(tuple(made), named, assumed, objects.defined, configured.differ, guides.said)
+    return Construction(tuple(made), named, assumed, objects.defined, configured.differ, guides.said,
+                        setup=setup.text(whole=False), counted_setup=setup.text(whole=True))  # fmt: skip
+
+
+class _Setup:
+    """The method of a class that must be called before its objects sample, if there is one.
+
+    Attributes:
+        settings: those of its arguments that a config has.
+    """
+
+    def __init__(self, reference: Reference, source: SourceFile, cls: ast.ClassDef, entries: Collection[str]) -> None:
+        methods = every_method(source, cls)
+        self._method = set_up_by(methods, entries, _inits(source, cls)) if entries else None
+        self._given = plain_arguments(self._method)[1:] if self._method is not None else []
+        others = [*methods.values()]
+        takers = [self._method] if self._method is not None else []
+        self.settings = [*settings_objects(reference.repository, self._given, others, reference.config_file, takers)]
+
+    def text(self, *, whole: bool) -> str:
+        """Return its name and its arguments as `prepared` takes them; empty without such a method.
+
+        Args:
+            whole: the number of steps of training is that of steps.
+        """
+        known = {one.name: one.expression(whole=whole) for one in self.settings}
+        told = next(arguments_told(self._given, constructs=True, parts=known), None)
+        if self._method is None or told is None:
+            return ""
+        return ", ".join(filter(None, (repr(self._method.name), told.text)))
 
 
 def _settings(
@@ -109,8 +158,7 @@ def _settings(
 ) -> Iterator[SettingsObject]:
     """Yield the settings that the constructors of a class read, and its methods of what these keep."""
     methods = [*_inits(source, cls), *(one for name, one in every_method(source, cls).items() if name != MADE)]
-    near = reference.published.where.partition(":")[0] if reference.published is not None else ""
-    yield from settings_objects(reference.repository, given, methods, near)
+    yield from settings_objects(reference.repository, given, methods, reference.config_file)
 
 
 def _parts(

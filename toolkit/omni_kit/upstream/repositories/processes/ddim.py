@@ -5,6 +5,7 @@ evenly spaced steps of them, and guides.
 """
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 from omni_kit.pysource.eval import UNKNOWN
@@ -12,7 +13,7 @@ from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, signature
 from omni_kit.pysource.source import SourceFile, dotted, read_source
 from omni_kit.upstream.repositories.names import Defined, resolve
-from omni_kit.upstream.repositories.processes.process import Process
+from omni_kit.upstream.repositories.processes.process import JOINED, Joined, Process
 from omni_kit.upstream.repositories.published import Published
 from omni_kit.upstream.repositories.repository import Repository
 from omni_kit.upstream.repositories.sampler_step.members import MADE, SELF, methods_of, of_self
@@ -24,6 +25,9 @@ _PASSED = {"conditioning", "x_T", "verbose", "unconditional_guidance_scale", "un
 _START, _END, _STEPS = "linear_start", "linear_end", "timesteps"
 _SCHEDULE, _LINEAR, _OTHER = "beta_schedule", "linear", "_betas"  # given_betas, rescale_betas_zero_snr
 _KNOWN = {_START: 1e-4, _END: 2e-2, _STEPS: 1000}
+_KEY, _CONCAT, _CROSS = "conditioning_key", "c_concat", "c_crossattn"
+_HYBRID, _JOINS = "hybrid", ("hybrid", "concat")  # with a prompt besides, and alone
+_ZEROED = re.compile(r"""\[["']c_concat["']\]\s*=\s*\[?\s*torch\.zeros""")
 _PREDICTS, _VELOCITY = "parameterization", "v"
 _OF_VELOCITY = {
     "predict_eps_from_z_and_v": "products[t].view(-1, *[1] * (x.dim() - 1)) ** 0.5 * v"
@@ -41,7 +45,9 @@ def samplers(source: SourceFile, condition: str, config: Published | None = None
         condition: what they call the argument of the model for labels or an embedded prompt.
         config: the published config of the model; what contains it may be that of the whole model.
     """
-    for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and condition):
+    told = config.around if config is not None else {}
+    known = condition or told.get(_KEY) in _JOINS
+    for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and known):
         meant = resolve(source, dotted(call.func) or "")
         if isinstance(meant, Defined) and isinstance(meant.node, ast.ClassDef) and _is_one(meant.node):
             made = _process(source, call, meant, condition, config)
@@ -67,6 +73,10 @@ def _process(
             return None
         betas = betas | {name: told[name] for name in _KNOWN if name in told}
         said = f"these are those of {config_of_model.where}"
+    joined = _joined(source) if (key := told.get(_KEY)) in _JOINS else None
+    if (key in _JOINS and joined is None) or (key == _HYBRID and not condition):
+        return None
+    condition = condition if joined is None or key == _HYBRID else ""
     usual |= {name: value for name, value in told.items() if name in usual}
     more = _fields(meant.node, usual)
     if more is None:
@@ -85,18 +95,59 @@ def _process(
         "held = SimpleNamespace(",
         f"    num_timesteps={steps}, device=noise.device, betas=betas.float(), alphas_cumprod=products,",
         "    alphas_cumprod_prev=torch.cat([torch.ones(1), products[:-1]]),",
-        f"    apply_model=lambda x, t, c: model(x, t, {condition}=c),{fields}",
+        f"    apply_model=lambda x, t, c: model({_asked(joined, condition)}),{fields}",
         ")",
     )
+    text, against = (_conditioning(joined, condition, each) for each in ("text", "against"))
     called = (
         f"{meant.name}(held).sample(\n"
-        "        steps, len(noise), noise.shape[1:], conditioning=text, x_T=noise, verbose=False,\n"
-        "        unconditional_guidance_scale=scale, unconditional_conditioning=against,\n    )[0]"
+        f"        steps, len(noise), noise.shape[1:], conditioning={text}, x_T=noise, verbose=False,\n"
+        f"        unconditional_guidance_scale=scale, unconditional_conditioning={against},\n    )[0]"
     )
     lines = ("from types import SimpleNamespace", f"from {meant.source.module} import {meant.name}")
     todo = (f"set the scheduler's betas as the config of the checkpoint does: {said}",) if said else ()
     reason = f"{meant.name} goes along evenly spaced steps without noise"
-    return Process(source.where(call), lines, called, "DDIMScheduler", reason, config, held=held, todo=todo)
+    return Process(source.where(call), lines, called, "DDIMScheduler", reason, config, held=held, todo=todo,
+                   joined=joined)  # fmt: skip
+
+
+def _joined(source: SourceFile) -> Joined | None:
+    """Return how a model joins latents with conditions that are kept under one key, as a file of theirs does it:
+    `torch.cat([x] + c_concat, dim=1)`; None if none does.
+    """
+    assert isinstance(source.library, Repository)
+    texts = {file: text for file in source.library.files
+             if _CONCAT in (text := file.read_text(encoding="utf-8", errors="ignore"))}  # fmt: skip
+    zeroed = any(map(_ZEROED.search, texts.values()))
+    for node in (one for file in texts for one in ast.walk(read_source(source.library, file).tree)):
+        match node:
+            case ast.Call(args=[ast.BinOp(op=ast.Add(), left=left, right=right)]) if dotted(
+                node.func
+            ) == "torch.cat" and _CONCAT in (names := [ast.unparse(left), ast.unparse(right)]):
+                axis = next((literal(one.value) for one in node.keywords if one.arg == "dim"), 0)
+                return Joined(axis, tuple(one if one == _CONCAT else "" for one in names), zeroed)
+    return None
+
+
+def _asked(joined: Joined | None, condition: str) -> str:
+    """Return the arguments of a model for latents `x`, steps `t` and conditions `c`."""
+    if joined is None:
+        return f"x, t, {condition}=c"
+    parts = ", ".join(f"*c['{one}']" if one else "x" for one in joined.parts)
+    told = f", {condition}=c['{_CROSS}'][0]" if condition else ""
+    return f"torch.cat([{parts}], dim={joined.axis}), t{told}"
+
+
+def _conditioning(joined: Joined | None, condition: str, text: str) -> str:
+    """Return the expression for what a sampler is passed with a prompt, or with what it guides against."""
+    if joined is None:
+        return text
+    against = text == "against"
+    if against and not condition:
+        return "None"
+    value = f"{JOINED}['{_CONCAT}']"
+    value = f"torch.zeros_like({value})" if against and joined.zeroed else value
+    return f"{{'{_CONCAT}': [{value}]{f', {_CROSS!r}: [{text}]' if condition else ''}}}"
 
 
 def _fields(cls: ast.AST, usual: Mapping[str, object]) -> dict[str, object] | None:

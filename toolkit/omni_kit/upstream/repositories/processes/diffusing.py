@@ -60,8 +60,8 @@ def _given(reference: Reference, maker: ast.Call, meant: Defined) -> dict[str, o
     missing = {*named(taken)} - {*defaults(taken)} - given.keys() - {_respacing(meant)}
     if not missing:
         return given
-    repository, own = reference.repository, reference.published.where if reference.published is not None else ""
-    configs = [({name: values[name] for name in sorted(missing)}, repository.show(file) == own.partition(":")[0])
+    repository = reference.repository
+    configs = [({name: values[name] for name in sorted(missing)}, repository.show(file) == reference.config_file)
                for values, file in documented(repository, missing) if missing <= values.keys()]  # fmt: skip
     best = [values for values, near in configs if near] or [values for values, _ in configs]
     return {**given, **best[0]} if best and all(one == best[0] for one in best) else None

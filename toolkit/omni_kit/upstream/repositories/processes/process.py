@@ -3,6 +3,71 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+JOINED = "conditioned"
+"""Variable of a call: what is joined with latents, by name."""
+MIXED = "mixed"
+"""Variable of a call: what is mixed with latents, by name; None for nothing."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Conditions that a sampler joins with latents for its model.
+
+    Attributes:
+        axis: along which.
+        parts: their names, in order; empty for the latents.
+        zeroed: authors guide against zeros in their place.
+    """
+
+    axis: int
+    parts: tuple[str, ...]
+    zeroed: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the conditions."""
+        return tuple(filter(None, self.parts))
+
+    @property
+    def others(self) -> str:
+        """Text for the width of latents after that of all, along axis 1: ` - image.shape[1]`."""
+        return "".join(f" - {name}.shape[1]" for name in self.names) if self.axis == 1 else ""
+
+    def expression(self, latents: str, before: str = "") -> str:
+        """Return the expression for what the model receives, with that for latents.
+
+        Args:
+            before: prefix of the names of conditions.
+        """
+        parts = ", ".join(f"{before}{one}" if one else latents for one in self.parts)
+        return f"torch.cat([{parts}], dim={self.axis})"
+
+    def width(self, whole: int, latents: int) -> int:
+        """Return how wide each condition is along the axis, with these widths of all and of latents; 0 if they cannot
+        be alike.
+        """
+        rest = whole - latents
+        return rest // len(self.names) if rest > 0 and not rest % len(self.names) else 0
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Known values that a sampler puts back into its latents after each step.
+
+    Attributes:
+        known, mask: the arguments for these values and for where they are; without a mask nothing is put back.
+        generates: the mask is 1 where latents are generated, and 0 where values are known; if not, the other way round.
+    """
+
+    known: str
+    mask: str
+    generates: bool = True
+
+    def expression(self, latents: str) -> str:
+        """Return the expression for latents with what is known."""
+        first, last = (self.known, latents) if self.generates else (latents, self.known)
+        return f"{first} * (1 - {self.mask}) + {last} * {self.mask}"
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -47,6 +112,11 @@ class Process:
         scale: that scale by default, counted as is usual; None if nothing says it.
         within: the interval in which it does; None for every step.
         ranks: the numbers of axes of latents with which it runs; empty if that was not tried.
+        joined: the conditions that the model receives joined with latents, by the names of the sampler's arguments.
+        level: the model receives the noise level as its time, as this power of the scheduler's cumulative product; 0
+            for steps.
+        skips: how many of the scheduler's first steps it leaves out.
+        mixed: the known values that it mixes with latents.
     """
 
     where: str
@@ -70,6 +140,10 @@ class Process:
     scale: float | None = None
     within: Interval | None = None
     ranks: tuple[int, ...] = ()
+    joined: Joined | None = None
+    level: float = 0.0
+    skips: int = 0
+    mixed: Mixed | None = None
 
     @property
     def every_step(self) -> bool:

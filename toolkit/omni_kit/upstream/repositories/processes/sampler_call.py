@@ -8,6 +8,8 @@ from enum import StrEnum
 from omni_kit.pysource.source import SourceFile
 from omni_kit.upstream.repositories.processes.call_arguments import Told
 from omni_kit.upstream.repositories.processes.class_members import plain_arguments
+from omni_kit.upstream.repositories.processes.mixing import mixed_in
+from omni_kit.upstream.repositories.processes.process import MIXED, Mixed
 
 
 class Guidance(StrEnum):
@@ -47,6 +49,9 @@ class AuthorsCall:
         assumed: values of arguments that nothing says, and that have an effect.
         defined: functions of the authors' that it calls: module and name.
         differ: configs that make the sampler otherwise.
+        held: the lines that make what the expression calls, in `model`, `noise` and others.
+        joined: the conditions that are passed in it to be joined with latents.
+        mixed: the known values that the sampler may put back into its latents.
     """
 
     where: str
@@ -73,6 +78,9 @@ class AuthorsCall:
     assumed: tuple[str, ...] = ()
     defined: tuple[tuple[str, str], ...] = ()
     differ: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    mixed: Mixed | None = None
 
     @property
     def imports(self) -> tuple[str, ...]:
@@ -118,9 +126,14 @@ def call_of(
     inherited = node not in [*ast.walk(source.tree)]
     where = source.where(source.classes[name] if inherited and name in source.classes else node)
     plain, guided = called
+    said, mixed = {each for one in told for each in one.said}, mixed_in(node)
+    mixed = mixed if mixed is not None and not {mixed.known, mixed.mask} & said else None
+    if mixed is not None:
+        more = ", ".join(f"{each}={MIXED}[{each!r}]" for each in (mixed.known, mixed.mask))
+        plain, guided = (f"{one[:-1]}{'' if one.endswith('()') else ', '}{more})" for one in (plain, guided))
     off = tuple(dict.fromkeys(each for one in told for each in one.off))
     levels, adapts = any(one.levels for one in told), tuple(each for one in told for each in one.adapts)
     return AuthorsCall(
         where, module, name, node.name, plain, draws, guides, guided if guided != plain else "", levels=levels,
-        adapts=adapts, off=off, takes=tuple(one.arg for one, _ in plain_arguments(node)),
+        adapts=adapts, off=off, takes=tuple(one.arg for one, _ in plain_arguments(node)), mixed=mixed,
     )  # fmt: skip

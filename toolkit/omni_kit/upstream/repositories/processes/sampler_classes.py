@@ -58,9 +58,10 @@ def of_class(
                and not any(_is_property(each) for each in one.decorator_list)]  # fmt: skip
     if not entries:
         return
-    ways = construction(reference, source, cls, sources, holder.arguments if holder is not None else ())
+    models = holder.arguments if holder is not None else ()
+    makes = holder is not None and not models  # and is given no model, whatever its arguments are called
+    ways = construction(reference, source, cls, sources, models, [one.name for one in entries], makes=makes)
     made, assumed = ways.told, ways.assumed
-    makes = holder is not None and not holder.arguments  # and is given no model, whatever its arguments are called
     held = [*dict.fromkeys([*held_by(methods), *sorted(holder.attributes if holder is not None else ())])]
     named = {
         entry.name: {of_self(node) for node in ast.walk(entry) if isinstance(node, ast.Attribute)} for entry in entries
@@ -76,7 +77,7 @@ def of_class(
             for one in made:
                 if (takes or (one.model and not makes)) and not (one.trained and is_counted(told.text)):
                     both = ((_of_each(one.text, told), told.text), (_of_each(one.guided, told), told.guided))
-                    calls = [f"{cls.name}({first}){name}({second})" for first, second in both]
+                    calls = [f"{ways.prepared(f'{cls.name}({first})', one)}{name}({second})" for first, second in both]
                     call = call_of(source, entry, cls.name, calls, told, one)
                     call = replace(call, parts=ways.imports, trained=one.trained, usual=one.usual, inner=inner)
                     scales = [f"{each}={value}" for each, value in numbers_passed(sources, entry, pairs).items()]
@@ -93,7 +94,7 @@ def of_class(
                 for value, text in (("0.0", told.text), (SCALE, told.guided)):
                     kept = ", ".join(f"{each!r}: {value}" for each in scales)
                     more = "".join(f", {each}" for each in (f"kept={{{kept}}}" if kept else "", one.text) if each)
-                    object_ = f"around({cls.name}, {held!r}, {DENOISER}{more})"
+                    object_ = ways.prepared(f"around({cls.name}, {held!r}, {DENOISER}{more})", one)
                     calls.append(f"{object_}{name or '.' + entry.name}({text})")
                 call = call_of(source, entry, cls.name, calls, told)
                 call = replace(call, trained=one.trained, usual=one.usual, inner=inner)

@@ -46,10 +46,15 @@ class SettingsObject:
         """
         return _written(self.values, self.trained if whole else 0)
 
+    def expressions(self, *, whole: bool) -> dict[str, str]:
+        """Return the expression for each setting, as `expression` has it for all."""
+        return _each(self.values, self.trained if whole else 0)
+
 
 def settings_objects(
-    repository: Repository, given: Sequence[Given], methods: Collection[ast.FunctionDef], near: str = ""
-) -> Iterator[SettingsObject]:
+    repository: Repository, given: Sequence[Given], methods: Collection[ast.FunctionDef], near: str = "",
+    takers: Collection[ast.FunctionDef] = (),
+) -> Iterator[SettingsObject]:  # fmt: skip
     """Yield the settings of the arguments without a default of which methods read what a config has.
 
     Several configs must agree, or one must be that of the model.
@@ -57,9 +62,10 @@ def settings_objects(
     Args:
         methods: constructors, and methods that may read what these keep.
         near: the file of the model's config.
+        takers: the methods that take these arguments, where these are no constructors.
     """
     for name in (one.arg for one, default in given if default is None):
-        read = _Read(name, methods)
+        read = _Read(name, methods, takers)
         needed = {path for path, must in read.paths.items() if must}
         words = {path[0] for path in needed}
         found = [(values, repository.show(file)) for section, file in sections(repository, words) if needed
@@ -79,12 +85,13 @@ class _Read:
 
     name: str
     methods: Collection[ast.FunctionDef]
+    takers: Collection[ast.FunctionDef] = ()
     paths: dict[_Path, bool] = field(default_factory=dict)
     _kept: set[str] = field(default_factory=set)
     _parts: dict[str, _Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        makes = [one for one in self.methods if one.name == MADE]
+        makes = [one for one in self.methods if (one in self.takers if self.takers else one.name == MADE)]
         self._kept = {attribute for one in makes for node in ast.walk(one) if isinstance(node, ast.Assign)
                       and ast.unparse(node.value) == self.name
                       for target in node.targets if (attribute := of_self(target))}  # fmt: skip
@@ -159,10 +166,13 @@ def _written(values: Mapping[str, Any], trained: int) -> str:
     """
     if not all(str(name).isidentifier() for name in values):
         return repr(dict(values))
-    said = {name: _written(value, trained) if isinstance(value, Mapping) else STEPS
+    return f"{NAMESPACE}({', '.join(f'{name}={text}' for name, text in _each(values, trained).items())})"
+
+
+def _each(values: Mapping[str, Any], trained: int) -> dict[str, str]:
+    return {name: _written(value, trained) if isinstance(value, Mapping) else STEPS
             if type(value) is int and _counts(name, value, trained) else repr(value)
             for name, value in values.items()}  # fmt: skip
-    return f"{NAMESPACE}({', '.join(f'{name}={text}' for name, text in said.items())})"
 
 
 def _counts(name: str, value: int, trained: int) -> bool:

@@ -1,7 +1,7 @@
 """Arguments with which the authors make an object of a class: the expressions of their code, or of their configs."""
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -13,12 +13,15 @@ from omni_kit.pysource.source import SourceFile, dotted
 from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.processes.call_arguments import COUNT, MODEL, STEPS
 from omni_kit.upstream.repositories.processes.schedule_arguments import IS_TRAINED
-from omni_kit.upstream.repositories.published import CLASSES, made_in_configs, options_of
+from omni_kit.upstream.repositories.processes.settings_objects import SettingsObject
+from omni_kit.upstream.repositories.published import CLASSES, made_in_configs, options_of, sections
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import Given, arguments_of, constructor
 from omni_kit.upstream.repositories.sources import sources_of
 
 _DEEPEST = 4
+_TRAINS, _SAMPLES = "train", ("test", "val", "valid", "eval", "sample", "sampling", "infer", "inference")
+"""Names of phases, for which configs have settings of their own."""
 _Assigned = Mapping[str, ast.expr]
 
 
@@ -44,16 +47,18 @@ class WrittenArguments:
 
 
 def written_arguments(
-    reference: Reference, cls: ast.ClassDef, calls: Sequence[tuple[SourceFile, ast.Call]], given: Sequence[Given]
-) -> WrittenArguments:
+    reference: Reference, cls: ast.ClassDef, calls: Sequence[tuple[SourceFile, ast.Call]], given: Sequence[Given],
+    *, makes: bool = False,
+) -> WrittenArguments:  # fmt: skip
     """Return what the authors pass a constructor, if they pass what a function of theirs makes, else what configs have;
     nothing for a constructor that takes a model or a number of steps.
 
     Args:
         calls: of the class, the nearest first.
+        makes: the constructor makes the model, of settings that it takes.
     """
     order = [one.arg for one, _ in given]
-    if any(MODEL.match(name) or (COUNT.match(name) and not IS_TRAINED.match(name)) for name in order):
+    if any((MODEL.match(name) and not makes) or (COUNT.match(name) and not IS_TRAINED.match(name)) for name in order):
         return WrittenArguments()
     for source, call in calls:
         assigned = _assigned_around(source, call)
@@ -68,7 +73,8 @@ def written_arguments(
                 (*plain.defined,),
                 (*plain.imports,),
             )
-    return configured_arguments(reference, cls, given)
+    found = configured_arguments(reference, cls, given)
+    return found if found.said else _configured_by_names(reference, {*order}, {*_needed(given)})
 
 
 def written_objects(
@@ -152,6 +158,31 @@ def _named(path: str, reference: Reference) -> tuple[SourceFile, str] | None:
         ):
             return source, name
     return None
+
+
+def _configured_by_names(reference: Reference, taken: Set[str], needed: Set[str]) -> WrittenArguments:
+    """Return the arguments that the config of the model, or else all configs alike, have in a section with the names of
+    these, at least two of which are needed.
+    """
+    every = sections(reference.repository, needed) if len(needed) > 1 else ()
+    found = [({name: _of_sampling(value) for name, value in section.items()}, reference.repository.show(file))
+             for section, file in every if section.keys() <= taken and not _refers(section)]  # fmt: skip
+    found = [one for one in found if one[1] == reference.config_file] or found
+    if not found or any(values != found[0][0] for values, _ in found):
+        return WrittenArguments()
+    settings = SettingsObject("", found[0][0])
+    said, counted = (settings.expressions(whole=whole) for whole in (False, True))
+    return WrittenArguments(said, counted if settings.trained else {}, settings.trained)
+
+
+def _of_sampling(value: Any) -> Any:
+    """Return settings, where those for training and for sampling stand apart, with those for sampling in both."""
+    if not isinstance(value, Mapping):
+        return value
+    names = [name for name in value if str(name) in _SAMPLES and _TRAINS in value]
+    if len(names) == 1 and isinstance(value[names[0]], Mapping):
+        return {**value, _TRAINS: value[names[0]]}
+    return {name: _of_sampling(one) for name, one in value.items()}
 
 
 def _refers(value: Any) -> bool:
