@@ -7,7 +7,7 @@ import pytest
 
 from omni_kit import formatting
 from omni_kit.errors import BadInput, MissingRequirement, OmniKitError
-from omni_kit.files import inside, plain_name, write_atomic
+from omni_kit.files import identifier_of, inside, plain_name, write_atomic
 from omni_kit.formatting import format_python, ruff_binary
 from omni_kit.isolation.programs import Finished
 
@@ -50,6 +50,13 @@ def test_what_is_not_a_file_stays(kind: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not a regular file"):
         write_atomic(place, "x")
     assert place.lstat() == before
+
+
+@pytest.mark.parametrize(("text", "name"), [
+    ("SiT", "SiT"), ("sd3.5-large", "sd3_5_large"), ("4d-net", "model_4d_net"), ("_-_", "model"),
+])  # fmt: skip
+def test_a_name_for_code_is_an_identifier(text: str, name: str) -> None:
+    assert identifier_of(text) == name
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "../a", "a\\b", "a\0", "a\n", "\x1b[2J", "\u202e"])

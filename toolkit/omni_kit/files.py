@@ -133,6 +133,13 @@ def plain_name(name: str, what: str) -> str:
     return name
 
 
+def identifier_of(text: str) -> str:
+    """Return a name for code, made of a file's or a repository's: what no identifier can have becomes an underscore."""
+    usable = "".join(char if f"a{char}".isidentifier() and char != "_" else " " for char in text)
+    name = "_".join(usable.split())
+    return name if name.isidentifier() else f"model_{name}".rstrip("_")
+
+
 def check_name(name: str) -> None:
     """Refuse what cannot name a package, or what Python reads as another name.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from omni_kit.coverage.case import CELLS
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, OmniKitError
-from omni_kit.files import cache_directory
+from omni_kit.files import cache_directory, identifier_of
 from omni_kit.isolation.programs import run_program
 from omni_kit.isolation.worker import StepError
 from omni_kit.parity.run import run_parity
@@ -112,7 +112,7 @@ def cover(wanted: Sequence[Repository]) -> Iterator[Ported]:
 
 
 def _ported(repository: Repository, source: Path, place: Path) -> Ported:
-    name = re.sub(r"\W+", "_", repository.name.rpartition("/")[2]).strip("_").lower()
+    name = identifier_of(repository.name.rpartition("/")[2]).lower()
     started = time.monotonic()
     try:
         new_model(name, f"{source / repository.model}", target=TARGET, into=place)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from omni_kit.errors import BadInput
-from omni_kit.files import write_atomic
+from omni_kit.files import identifier_of, write_atomic
 from omni_kit.layout import LayoutVerdict
 from omni_kit.scaffold.render import render, templates_of
 from omni_kit.targets.protocol import MakesConverters, MakesExports, NewFile, Target
@@ -24,7 +24,7 @@ def write_converter(verdict: LayoutVerdict, path: Path) -> str:
     if verdict.model is None:
         raise BadInput("a converter needs to know the model", "pass --model-type or --config FILE")
     target = _maker()
-    made = target.converter(_identifier(path.stem), str(path), verdict)
+    made = target.converter(identifier_of(path.stem), str(path), verdict)
     if isinstance(made, str):
         return f"no converter was written: {made}"
     return _written(made, target, path)
@@ -48,13 +48,6 @@ def _written(made: NewFile, target: Target, path: Path) -> str:
         raise BadInput(f"{path} exists and differs", "remove it, or give another name")
     write_atomic(path, text)
     return f"wrote {path}"
-
-
-def _identifier(stem: str) -> str:
-    """Return a name for code, made of a file's: what no identifier can have becomes an underscore."""
-    usable = "".join(char if f"a{char}".isidentifier() and char != "_" else " " for char in stem)
-    name = "_".join(usable.split())
-    return name if name.isidentifier() else f"model_{name}".rstrip("_")
 
 
 class _Maker(Target, MakesConverters, Protocol):
