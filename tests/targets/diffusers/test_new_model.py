@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -501,6 +502,31 @@ def test_the_ports_own_tests_follow_the_axes_that_a_person_states(
     seen = drawn(lambda **more: SimpleNamespace(images=more))
     told = {name: seen[name] for name in ("height", "width", "latents", "output_type") if name in seen}
     assert {name: [*one.shape] if name == "latents" else one for name, one in told.items()} == given
+
+
+def test_new_model_takes_the_inputs_that_a_person_stated(tmp_path: Path) -> None:
+    (tmp_path / "keyed.py").write_text(
+        "import torch.nn as nn\n\n\nclass Keyed(nn.Module):\n    def __init__(self, dim=8):\n"
+        "        super().__init__()\n        self.a = nn.Conv2d(4, 4, 1)\n\n    def forward(self, x, t, key):\n"
+        "        if key.sum() != 91:\n            raise ValueError('no')\n        return self.a(x) * key.mean()\n",
+        encoding="utf-8",
+    )
+
+    def made() -> tuple[str, dict[str, Any]]:
+        done = new_model("keyed_port", f"{tmp_path / 'keyed.py'}::Keyed", target="diffusers", into=tmp_path)
+        toy = json.loads((tmp_path / "keyed_port" / "toy_config.json").read_text(encoding="utf-8"))
+        assert not done.refused or toy.get("_shapes", {}).get("x") == [7]
+        return next(one.choice for one in done.plan.decisions if one.what == "toy"), toy
+
+    first, toy = made()
+    assert first == "not confirmed by running"
+    file = tmp_path / "keyed_port" / "toy_config.json"
+    file.write_text(json.dumps({**toy, "_inputs": {"key": [[91.0]]}}), encoding="utf-8")
+    second, toy = made()
+    assert (second, toy["_inputs"], toy["_example"]["answer"][1]) == ("confirmed by running", {"key": [[91.0]]}, 4)
+    assert made() == (second, toy)
+    file.write_text(json.dumps({**toy, "_shapes": {"x": [7]}}), encoding="utf-8")  # which running finds
+    assert made()[1]["_shapes"] == {"x": [7]}
 
 
 def test_the_toy_says_which_class_it_is_of() -> None:

@@ -114,6 +114,7 @@ def new_model(
         raise Refusal(plan.replaces, "use that, or pass --force for a plugin that replaces it")
     answers_path, base_path = (f"{plan.base}/{own}" for own in (ANSWERS, BASE))
     known = {**load_answers(inside(into, answers_path)).files, **_own(into, answers_path, base_path)}
+    known |= {path: digest(text) for path in plan.merged if (text := read_existing(into, path)) is not None}
     changes = compare(into, files, edited, known, force)
     refused = tuple(_refusals(changes))
     if not refused and not dry_run:

@@ -190,6 +190,7 @@ class IntegrationPlan:
         checked: its own checks run on what was written, and what they find is left to do, too.
         derived: makes more files of the texts of those and of what the edits change, by path; templates are named from
             the folder of all of them.
+        merged: files that are there already, of which the planned ones have what people changed: they are rewritten.
         replaces: what the framework has itself, with its place, that the integration replaces; empty if nothing.
         confirm: runs upstream's code, and returns the plan with what that shows, unchanged where nothing can run; None
             if nothing is to be run. It raises Refusal if that contradicts what was read.
@@ -206,6 +207,7 @@ class IntegrationPlan:
     rules: Path | None = None
     checked: bool = False
     derived: Callable[[Mapping[str, str]], Sequence[NewFile]] | None = None
+    merged: Sequence[str] = ()
     replaces: str = ""
     confirm: "Callable[[], IntegrationPlan] | None" = None
     simpler: "Callable[[str], IntegrationPlan] | None" = None

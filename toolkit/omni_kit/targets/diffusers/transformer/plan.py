@@ -13,6 +13,7 @@ from typing import Any
 from omni_kit.documents import read_mapping
 from omni_kit.errors import BadInput, Refusal
 from omni_kit.pysource.library import Library, find_library
+from omni_kit.record import ANSWERS, BASE, load_answers, load_base
 from omni_kit.targets.diffusers.checkout import PACKAGE, Checkout, checkout_at
 from omni_kit.targets.diffusers.model_dir import model_classes, sampler_name, toy_name
 from omni_kit.targets.diffusers.modular.in_checkout import Placed
@@ -136,6 +137,7 @@ class _Planner:
             rules=self.rules,
             checked=True,
             derived=self.modular if self.both else None,
+            merged=self._merged,
             confirm=lambda: self.confirmed().plan(),
             simpler=lambda why: self._without_steps(why).plan(),
         )
@@ -288,7 +290,7 @@ class _Planner:
     @property
     def _recorded_pictures(self) -> frozenset[str]:
         """Arguments that the existing integration does not map to a prompt."""
-        names = self._recorded.get(_NAMES, {})
+        names = self._recorded.get(_NAMES, {}) if self.request.again else {}
         return frozenset(one for one in self.reference.forward if names and names.get(one) not in (TEXT, MASK))
 
     @property
@@ -353,10 +355,25 @@ class _Planner:
 
     @cached_property
     def _recorded(self) -> Mapping[str, Any]:
-        """The toy of an integration that is there already, where nothing runs this time; empty otherwise."""
+        """The toy of an integration of this class that is there already; empty otherwise."""
         file = self.request.into / self._toy_file
-        recorded = read_mapping(file) if self.request.again and file.is_file() else {}
-        return recorded if recorded.get(SIGNED) == self.given else {}
+        said = read_mapping(file) if file.is_file() else {}
+        return said if said.get(SIGNED) == self.given else {}
+
+    @cached_property
+    def _edits(self) -> Mapping[str, Any]:
+        """Values that a person stated in the toy of an integration since it was written."""
+        folder = self.request.into / self.base
+        text = load_base(folder / BASE, load_answers(folder / ANSWERS)).get(self._toy_file)
+        written = json.loads(text) if text is not None else self._recorded
+        return {name: one for name, one in self._recorded.items() if name not in written or written[name] != one}
+
+    @property
+    def _merged(self) -> list[str]:
+        """The files of an integration with edits that the new ones have, too."""
+        edits = self._edits
+        kept = bool(edits) and all(name in self.toy and self.toy[name] == one for name, one in edits.items())
+        return [self._toy_file] if kept else []
 
     @property
     def _kept(self) -> dict[str, Any]:
