@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from omni_kit.targets.diffusers.porting.optional_imports import guarded
+from omni_kit.targets.diffusers.porting.optional_imports import guarded, needed_at
 from tests.targets.diffusers.porting.small_models import ASKED, GUARDED_PACKAGE, HEAD, NET, SPLIT, attention, ported
 
 FILE = """from __future__ import annotations
@@ -78,6 +78,46 @@ class Kernel(no_such_kernels.Module):
 def test_a_package_that_the_model_cannot_be_made_without_is_imported(line: str, kept: bool) -> None:
     text = BUILT.format(line=line)
     assert (guarded(text, ["no_such_kernels"], "Lantern") == text) is kept
+
+
+CALLED = FILE.replace(
+    "        return fast(x) if sparse else 2 * x",
+    """        {line}
+
+    def sped(self, x):
+        return fast(x)""",
+)
+
+
+@pytest.mark.parametrize(("line", "kept"), [
+    ("return self.sped(x)", True), ("return fast(x)", True), ("return fast(x) if sparse else x", False),
+    ("if not sparse:\n            return x\n        return fast(x)", False),
+])  # fmt: skip
+def test_a_package_that_the_model_cannot_be_called_without_is_imported(line: str, kept: bool) -> None:
+    text = CALLED.replace("{line}", line)
+    assert (guarded(text, ["no_such_kernels"], "Lantern") == text) is kept
+
+
+TRIED = """try:
+    from no_such_kernels import fast
+except ImportError:
+    {other}
+
+
+class Lantern:
+    def forward(self, x, sparse=False):
+        {line}
+"""
+
+
+@pytest.mark.parametrize(("other", "line", "needed"), [
+    ("fast = None", "return fast(x)", True), ("pass", "y = fast(x) + 1\n        return y", True),
+    ("fast = None", "if fast is None:\n            return x\n        return fast(x)", False),
+    ("fast = abs", "return fast(x)", False), ("from math import sin as fast", "return fast(x)", False),
+])  # fmt: skip
+def test_what_a_try_imports_and_the_model_always_calls_is_left_to_a_person(other: str, line: str, needed: bool) -> None:
+    text = TRIED.replace("{other}", other).replace("{line}", line)
+    assert [*needed_at(text, "Lantern")] == ([(1, "fast")] if needed else [])
 
 
 CHOICES = """

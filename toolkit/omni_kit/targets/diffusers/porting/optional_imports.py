@@ -3,12 +3,13 @@
 import ast
 import re
 import textwrap
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 from itertools import groupby
 
 _FINDS = "from importlib.util import find_spec"
 _KEPT = "  # noqa: F401"
+_OWN = "self."
 _FAILS = re.compile(r"\b(ImportError|ModuleNotFoundError)\b")
 
 
@@ -20,10 +21,10 @@ def guarded(text: str, foreign: Collection[str], root: str) -> str:
 
     Args:
         foreign: the packages that the file imports and that it should not need.
-        root: the model's class; where it cannot be defined or made without a package, that import stays as it is.
+        root: the model's class; where it cannot be made or called without a package, that import stays as it is.
     """
     body = ast.parse(text).body
-    always = _made({node.name: node for node in body if isinstance(node, ast.ClassDef)}, root)
+    always = _made(body, root)
     needed: dict[int, str] = {}
     for package in (name for name in foreign if find_spec(name) is None):
         found = _depending(body, package)
@@ -62,17 +63,68 @@ def _expects_failure(node: ast.Try) -> bool:
     return any(one.type is not None and _FAILS.search(ast.unparse(one.type)) for one in node.handlers)
 
 
-def _made(classes: Mapping[str, ast.ClassDef], name: str) -> set[str]:
-    """Return a class and the names that making one reads whatever its arguments, with those of classes among them."""
+def needed_at(text: str, root: str) -> Iterator[tuple[int, str]]:
+    """Yield the line of each `try` that binds what a package that is not installed has, or null, and the name that the
+    model reads whatever its arguments.
+    """
+    tree = ast.parse(text)
+    body = tree.body
+    tests = (one.test for one in ast.walk(tree) if isinstance(one, ast.If | ast.IfExp | ast.Assert))
+    always = _made(body, root) - {one.id for test in tests for one in ast.walk(test) if isinstance(one, ast.Name)}
+    for node in (one for one in body if isinstance(one, ast.Try) and all(map(_gives_up, one.handlers))):
+        imports = [one for one in node.body if isinstance(one, ast.Import | ast.ImportFrom)]
+        missing = [one for one in imports if not getattr(one, "level", 0) and find_spec(_package(one)) is None]
+        if needed := sorted(set().union(*map(_bound, missing)) & always):
+            yield node.lineno, needed[0]
+
+
+def _package(node: ast.Import | ast.ImportFrom) -> str:
+    return ((node.module if isinstance(node, ast.ImportFrom) else node.names[0].name) or "").partition(".")[0]
+
+
+def _gives_up(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler has nothing instead of what was not imported: null, a flag or a message."""
+    plain = (ast.Pass, ast.Expr)
+    return all(isinstance(one, plain) or (isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant))
+               for one in handler.body)  # fmt: skip
+
+
+def _made(body: list[ast.stmt], name: str) -> set[str]:
+    """Return a class and the names that making or calling one reads whatever its arguments, with those of classes and
+    functions among them.
+    """
+    defined = {node.name: node for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     found, open_ = set[str](), [name]
     while open_:
         if (one := open_.pop()) in found:
             continue
         found.add(one)
-        if one in classes:
-            inits = [item for item in classes[one].body if getattr(item, "name", "") == "__init__"]
-            read = [line for init in inits for line in init.body]  # type: ignore[attr-defined]
-            open_ += set().union(*map(_always_read, [*classes[one].bases, *read]))
+        match defined.get(one):
+            case ast.ClassDef() as cls:
+                open_ += set().union(*map(_always_read, cls.bases), *_run(cls))
+            case ast.FunctionDef() as function:
+                open_ += _of_statements(function.body)
+    return found
+
+
+def _run(node: ast.ClassDef) -> Iterator[set[str]]:
+    """Yield the names that each of the methods reads that run whenever an object is made and called."""
+    methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+    found, open_ = set[str](), ["__init__", "forward"]
+    while open_:
+        if (one := open_.pop()) in methods and one not in found:
+            found.add(one)
+            yield (read := _of_statements(methods[one].body))
+            open_ += [name.removeprefix(_OWN) for name in read if name.startswith(_OWN)]
+
+
+def _of_statements(body: list[ast.stmt]) -> set[str]:
+    """Return the names that statements read on every way through them, up to the first at which a way may end."""
+    found = set[str]()
+    for one in body:
+        found |= _always_read(one)
+        if any(isinstance(inner, ast.Return | ast.Raise) for inner in ast.walk(one)):
+            break
     return found
 
 
@@ -81,6 +133,8 @@ def _always_read(node: ast.AST) -> set[str]:
     match node:
         case ast.Name(name, ast.Load()):
             return {name}
+        case ast.Attribute(ast.Name("self"), name):
+            return {f"{_OWN}{name}"}
         case ast.If() | ast.IfExp() | ast.While():
             return _always_read(node.test)
         case ast.BoolOp():

@@ -39,7 +39,7 @@ from omni_kit.targets.diffusers.porting.multihead import port_multihead
 from omni_kit.targets.diffusers.porting.naming import Names, named, renamed
 from omni_kit.targets.diffusers.porting.old_numpy import with_present_numpy
 from omni_kit.targets.diffusers.porting.one_process import without_processes
-from omni_kit.targets.diffusers.porting.optional_imports import guarded, with_probes
+from omni_kit.targets.diffusers.porting.optional_imports import guarded, needed_at, with_probes
 from omni_kit.targets.diffusers.porting.parts import Part, Parts, collect, without_unreached
 from omni_kit.targets.diffusers.porting.placement_arguments import without_placements
 from omni_kit.targets.diffusers.porting.places import Place, alternatives, places_of
@@ -335,9 +335,11 @@ def _assembled(parts: Parts, package: str, rules: Path | None) -> str:
     whole = with_probes(guarded(whole, foreign, parts.root.name))
     formatted = format_python(whole, "transformer.py", rules)
     what = f"# {MARK}: remove this import or guard it: diffusers models depend only on torch"
+    needed = {at: f"# {MARK}: write out {name}: the model calls it whether or not its package is installed"
+              for at, name in needed_at(formatted, parts.root.name)}  # fmt: skip
     marked = []
-    for line in formatted.split("\n"):
-        marked += [what, line] if _is_foreign(line) else [line]
+    for at, line in enumerate(formatted.split("\n"), 1):
+        marked += [what, line] if _is_foreign(line) else [needed[at], line] if at in needed else [line]
     return repaired("\n".join(marked))
 
 
