@@ -274,6 +274,22 @@ def test_an_answer_that_only_broadcasts_is_not_chosen() -> None:
         assert sample["indices_grid"].shape[-1] == sample["hidden_states"].shape[1]
 
 
+class Framed(Small):
+    """Takes films alone, where a condition that may be left out takes rows with rows."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, y: torch.Tensor | None = None) -> torch.Tensor:
+        _ = x.shape[2]
+        joined = [torch.cat([one, other]) for one, other in zip(x, y, strict=False)] if y is not None else [*x]
+        assert torch.stack(joined).dim() == 5
+        return self.proj(torch.stack(joined).movedim(1, -1)).movedim(-1, 1) * t.view(-1, 1, 1, 1, 1)
+
+
+def test_all_arguments_at_once_take_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "_SHARE", 0.0)
+    found = searched_inputs(Framed()).inputs
+    assert (found["0.x"].dim(), found["0.x"].shape[1], "0.y" in found) == (5, 6, False)
+
+
 def test_a_variant_is_refused_after_as_many_inputs_as_the_toy_took(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder_module, "_LEAST_TRIED", 1)
     calls = Counter[torch.nn.Module]()

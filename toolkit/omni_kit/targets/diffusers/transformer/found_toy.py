@@ -16,7 +16,7 @@ from omni_kit.upstream.repositories.reference import BETWEEN, Reference
 
 NO_TORCH = "torch is not installed"
 """The reason why nothing was run."""
-_TIMEOUT = 180.0
+_TIMEOUT = 300.0  # of the clock: a search ends by itself, on a busy machine too
 _LISTED = re.compile(r"(\w+)\[\d+\]")
 
 

@@ -31,6 +31,7 @@ from omni_kit.toys.batches.denoiser.samples import samples_of
 from omni_kit.toys.batches.denoiser.scalars import time
 from omni_kit.toys.batches.denoiser.sizes import ARGUMENTS, SCALE, Sizes, steps_of, widths_of
 from omni_kit.toys.batches.denoiser.trial import LONGEST, Chosen, Maker, Trial
+from omni_kit.toys.elapsed import Elapsed
 from omni_kit.toys.tensors import Tensors
 from omni_kit.toys.weights import shuffled_ramp
 from omni_kit.upstream.repositories.recorded import STATED
@@ -89,7 +90,7 @@ def searched_inputs(
     Args:
         most: how many inputs are tried before the model is taken to accept none.
         start: what a model of the same class takes, which is tried first.
-        seconds: of the processor, for each sample.
+        seconds: of the processor, for all samples.
 
     Raises:
         BadInput: forward requires something that there is no rule for.
@@ -98,8 +99,9 @@ def searched_inputs(
     chosen: Chosen | None = None
     tried = 0
     before: Trial | None = None
+    elapsed = Elapsed()
     for index in range(_SAMPLES):
-        trial, make = _trial(model, index, most, seconds)
+        trial, make = _trial(model, index, most, seconds - elapsed.seconds)
         if before is not None:
             _add_found(trial, before)
         if chosen is None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
@@ -15,28 +16,31 @@ def without_kept_state(model: nn.Module) -> Iterator[None]:
 
     Parameters, buffers and modules stay as the call leaves them.
     """
-    before = [(module, {name: _copied(one) for name, one in _plain(module).items()}) for module in model.modules()]
+    # Most of a large model's modules are torch's own, which keep nothing there.
+    kept = [vars(one) for one in model.modules() if type(one).__module__.partition(".")[0] != torch.__name__]
+    before = [(own, {name: _copied(own[name]) for name in _names(own)}) for own in kept]
     try:
         yield
     finally:
-        for module, attributes in before:
-            _restore(module, attributes)
+        for own, attributes in before:
+            _restore(own, attributes)
 
 
-def _restore(module: nn.Module, attributes: dict[str, tuple[Any, Any]]) -> None:
-    for name in _plain(module).keys() - attributes.keys():
-        del vars(module)[name]
+def _restore(own: dict[str, Any], attributes: dict[str, tuple[Any, Any]]) -> None:
+    for name in _names(own) - attributes.keys():
+        del own[name]
     for name, (one, content) in attributes.items():
-        if isinstance(content, list):
+        if type(content) is list:
             one[:] = content
-        elif isinstance(content, dict):
+        elif content is not None:
             one.clear()
             one.update(content)
-        vars(module)[name] = one
+        own[name] = one
 
 
-def _plain(module: nn.Module) -> dict[str, Any]:
-    return {name: one for name, one in vars(module).items() if name not in _OF_EVERY_MODULE}
+def _names(own: dict[str, Any]) -> set[str]:
+    """Return the names of a module's attributes that not every module has."""
+    return own.keys() - _OF_EVERY_MODULE
 
 
 def _copied(one: Any) -> tuple[Any, Any]:

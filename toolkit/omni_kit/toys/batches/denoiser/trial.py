@@ -40,6 +40,7 @@ _IDLE = 5
 _ENOUGH = 100  # inputs after which an output that is laid out unlike the latents counts
 LONGEST = 80.0
 """Seconds of the processor, see `Elapsed`."""
+_SHARE = 0.25  # of them, for all arguments at once: of a slow model, one that may be left out can take up all of them
 _LARGEST = 2**26  # numbers of a tensor
 _END = 10**6  # a line after all others
 _MOST_JOINED = 100
@@ -99,6 +100,10 @@ class Reach:
     in_training: bool = False
 
 
+class _Paused(Exception):
+    """Raised where the search from one start has taken its share of the time."""
+
+
 class _Exhausted(Exception):
     """Raised when the limit of tried inputs is reached, or where no input makes a difference."""
 
@@ -129,6 +134,7 @@ class Trial:
     _any_shape: bool = False
     _modes: bool = False  # the model must answer in training and in evaluation
     _elapsed: Elapsed = field(default_factory=Elapsed)
+    _pause: float = math.inf  # seconds after which the search from one start pauses
 
     def __post_init__(self) -> None:
         """Count the choices."""
@@ -208,11 +214,16 @@ class Trial:
 
     def _run(self) -> tuple[Chosen, Reach]:
         found: tuple[Chosen, Reach] | None = None
-        for start in self._starts():
-            tried = self._from(start)
-            found = tried if found is None else max(found, tried, key=_succeeded)
-            if found[1].answer is not None:
-                break
+        waiting = [*self._starts()]
+        self._pause = _SHARE * self.seconds
+        while waiting and (found is None or found[1].answer is None):
+            start = waiting.pop(0)
+            try:
+                tried = self._from(start)
+                found = tried if found is None else max(found, tried, key=_succeeded)
+            except _Paused:
+                waiting.append(start)
+            self._pause = math.inf
         assert found is not None
         return found
 
@@ -275,11 +286,14 @@ class Trial:
         """Return the result of `reach`.
 
         Raises:
+            _Paused: after a share of them, where another start waits.
             _Exhausted: after `most` inputs, after `seconds`, or where the furthest fail alike in the surroundings.
         """
         late = self.tried and self._elapsed.seconds > self.seconds
         if self.tried >= self.most or late or self._hindered():
             raise _Exhausted
+        if self.tried and self._elapsed.seconds > self._pause:
+            raise _Paused
         return self.reach(chosen)
 
     def _hindered(self) -> bool:
@@ -458,7 +472,7 @@ class Trial:
                     yield {**chosen, latents: index, name: alike}
 
     def settle(self, chosen: Chosen) -> Chosen:
-        """Remove inputs without an effect, and add optional ones that have one."""
+        """Remove inputs without an effect, and add optional ones that have one, as far as there is time."""
         optional = [name for name, options in self.choices.items() if None in options]
         for name in [*optional, *optional]:  # one may stand in the way of another
             chosen = self._settled(chosen, name)
@@ -470,6 +484,8 @@ class Trial:
         absent = {**chosen, name: options.index(None)}
         without, idle = self.reach(absent), 0
         for index in dict.fromkeys((chosen[name], *range(len(options)))):
+            if index != chosen[name] and self._elapsed.seconds > self.seconds:
+                break
             reach = self.reach({**chosen, name: index})
             if options[index] is None or reach.answer is None:
                 continue
