@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import runpy
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -281,7 +282,39 @@ class Framed(Small):
         _ = x.shape[2]
         joined = [torch.cat([one, other]) for one, other in zip(x, y, strict=False)] if y is not None else [*x]
         assert torch.stack(joined).dim() == 5
-        return self.proj(torch.stack(joined).movedim(1, -1)).movedim(-1, 1) * t.view(-1, 1, 1, 1, 1)
+        made: torch.Tensor = self.proj(torch.stack(joined).movedim(1, -1)).movedim(-1, 1)
+        return made * t.view(-1, 1, 1, 1, 1)
+
+
+class Stacked(Small):
+    """Takes sounds [1, bands, frames], a mask [1, 1, frames], and what is stacked on them, a voice as well or not."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, mu: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        if self.config["in_channels"] < 7:
+            x = torch.stack([mu, x], 1)
+        else:
+            x = torch.stack([mu, x, x], 1)
+        mask = mask.unsqueeze(1)
+        assert x.dim() == 4
+        x = x * mask
+        return (x * t[:, None, None, None] * torch.ones_like(mask[:, :, :, ::2]).mean()).sum(1)
+
+
+def test_what_is_stacked_on_latents_is_laid_out_like_them() -> None:
+    found = searched_inputs(Stacked()).inputs
+    frames = found["0.x"].shape[-1]
+    assert found["0.x"].shape == found["0.mu"].shape
+    assert [*found["0.mask"].shape] == [1, 1, frames]
+
+
+@pytest.mark.parametrize(("code", "names"), [
+    ("if a:\n        x = torch.stack([m, x])\n    else:\n        x = torch.stack([m, x, s])", {"m"}),
+    ("if a:\n        x = torch.stack([m, x])", set()), ("x = torch.stack([m, s])", set()),
+])  # fmt: skip
+def test_what_a_condition_joins_in_any_case_is_joined(tmp_path: Path, code: str, names: set[str]) -> None:
+    (tmp_path / "joins.py").write_text(f"def forward(a, x, m, s):\n    {code}\n    return x\n", encoding="utf-8")
+    made = runpy.run_path(str(tmp_path / "joins.py"))
+    assert joined(made["forward"], "x") == names
 
 
 def test_all_arguments_at_once_take_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from omni_kit.pysource.reads import literal
 from omni_kit.pysource.source import dotted
 
 _DEEP = 3  # methods that pass an argument on to another one
-_JOINS = ("cat", "concat", "concatenate", "pack")
+_JOINS = ("cat", "concat", "concatenate", "pack", "stack")
 _PATTERNS = ("rearrange", "reduce", "repeat")  # of einops
 
 
@@ -51,11 +51,17 @@ def taken_one_by_one(function: Callable[..., Any]) -> set[str]:
 def joined(function: Callable[..., Any], name: str) -> set[str]:
     """Return the arguments that a function joins with one of them into one tensor: `torch.cat([x, condition], dim=1)`.
 
-    Those that are joined under a condition may be left out.
+    Those that are joined under a condition, and not where it fails, may be left out.
     """
     tree = tree_of(function)
+    return _joined_in(tree.body, name) if tree is not None else set()
+
+
+def _joined_in(body: list[ast.stmt], name: str) -> set[str]:
     found: set[str] = set()
-    for statement in _in_order(tree.body) if tree is not None else ():
+    for statement in _in_order(body):
+        if isinstance(statement, ast.If):
+            found |= _joined_in(statement.body, name) & _joined_in(statement.orelse, name)
         for call in ast.walk(statement) if not isinstance(statement, ast.If | ast.For | ast.While) else ():
             match call:
                 case ast.Call(func=called, args=[ast.List(elts=parts) | ast.Tuple(elts=parts), *_]) if (

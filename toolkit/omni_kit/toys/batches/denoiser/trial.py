@@ -32,7 +32,7 @@ from omni_kit.toys.batches.denoiser.resized import Resized, resized
 from omni_kit.toys.batches.denoiser.samples import noisy_name
 from omni_kit.toys.elapsed import Elapsed
 from omni_kit.toys.tensors import Tensors
-from omni_kit.toys.width_errors import EXPANDED, WIDTHS
+from omni_kit.toys.width_errors import ADDED, EXPANDED, LENGTHS, WIDTHS
 
 _ROUNDS = 8
 _LIKELY = 12
@@ -584,12 +584,13 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _nearness(error: str) -> int:
-    """Return how near the sizes in torch's error are: those of a layer and of its input, of joined tensors, or before
-    and after one is expanded.
+    """Return how near the sizes in torch's error are: those of a layer and of its input, of joined tensors, of rows
+    and columns, or before and after one is expanded.
     """
     if said := _JOINED.search(error):
         return int(said[1]) - _MOST_JOINED
-    said = next((found for pattern in (*WIDTHS, EXPANDED) if (found := pattern.search(error))), None)
+    patterns = (*WIDTHS, EXPANDED, ADDED) if LENGTHS.search(error) else (*WIDTHS, EXPANDED)
+    said = next((found for pattern in patterns if (found := pattern.search(error))), None)
     return -abs(int(said["wants"]) - int(said["came"])) - _MOST_JOINED if said else -_END
 
 
