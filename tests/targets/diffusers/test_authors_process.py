@@ -175,6 +175,40 @@ def test_a_velocity_is_integrated_with_several_calls_a_step(method: str, tmp_pat
         assert (process.scheduler, process.config, process.rises) == ("RungeKuttaScheduler", {"method": method}, True)
 
 
+PREDICTED = """
+
+def velocity(model, x, t):
+    return (model(x, t.expand(len(x))) SIGN x) / (1 - t).clamp_min(LEAST)
+
+
+def sample(model, noise, num_steps):
+    levels = torch.linspace(0, 1, num_steps + 1)
+    x = noise
+    for now, after in zip(levels[:-1], levels[1:]):
+        h = after - now
+        first = velocity(model, x, now)
+        if after < 1:
+            first = (first + velocity(model, x + h * first, after)) / 2
+        x = x + h * first
+    return x
+"""
+
+
+@pytest.mark.parametrize(("sign", "least", "kept"), first(2, [("-", "0.1", 0.1), ("+", "0.1", None), ("-", "1e-6", 0)]))
+def test_a_velocity_may_be_made_of_the_data_that_the_model_predicts(
+    sign: str, least: str, kept: float | None, tmp_path: Path
+) -> None:
+    """The last step is Euler's; a division by a small noise level is one by the least that the authors allow."""
+    (tmp_path / "net.py").write_text(NET + PREDICTED.replace("SIGN", sign).replace("LEAST", least), encoding="utf-8")
+    process = process_along(find_reference(f"{tmp_path / 'net.py'}::Net"), {"x": "hidden_states", "t": "timestep"})
+    if kept is None:
+        assert process is None
+    else:
+        assert process is not None
+        assert (process.scheduler, process.denoised, process.rises) == ("RungeKuttaScheduler", kept, True)
+        assert process.config == {"method": "heun", "euler_last": True}
+
+
 OWNED = """
 
 class Flow(nn.Module):

@@ -40,6 +40,13 @@ def test_a_method_has_its_order(method: str, calls: int, order: int) -> None:
     assert math.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.15)
 
 
+def test_the_last_step_may_be_euler_s() -> None:
+    scheduler = RungeKuttaScheduler(method="heun", euler_last=True)
+    ended = along(scheduler, 4)
+    assert len(scheduler.timesteps) == 7
+    assert ended == pytest.approx((1 - 0.25 + 0.25**2 / 2) ** 3 * 0.75)
+
+
 def test_a_denoiser_that_knows_the_data_is_followed_to_it() -> None:
     """With data of one point the exact denoiser answers it whatever it receives: every path ends there."""
     data, scheduler = 0.5, RungeKuttaScheduler(sigma_data=0.5)

@@ -91,6 +91,25 @@ def test_a_loop_calls_the_model_in_other_methods_of_its_object(text: str, tmp_pa
     assert [one.full_name for one in authors_calls(again)] == ["process.Process.restore"]
 
 
+TABLE = """
+
+def small(**more):
+    net = MADE(**more)
+    return net
+
+
+NETS = {"small": small, "other": None}
+"""
+
+
+@pytest.mark.parametrize(("made", "found"), [("Net", ["process.Process.restore"]), ("nn.Linear", [])])
+def test_a_table_of_functions_makes_the_model(made: str, found: list[str], tmp_path: Path) -> None:
+    given = {**MADE, "imports": "from net import NETS\n", "made": "NETS[kind](dim=8)", "given": "kind"}
+    (tmp_path / "net.py").write_text(NET + TABLE.replace("MADE", made), encoding="utf-8")
+    (tmp_path / "process.py").write_text(HOLDS.format(name="restore", **given), encoding="utf-8")
+    assert named(tmp_path) == found
+
+
 def test_a_sampler_that_is_given_the_model_is_called_whatever_its_argument_is_called(tmp_path: Path) -> None:
     told = {**GIVEN, "takes": ", infer_steps=4", "steps": "infer_steps"}
     (tmp_path / "net.py").write_text(NET, encoding="utf-8")

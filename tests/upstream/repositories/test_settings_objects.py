@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,20 @@ def test_attributes_are_those_of_configs_that_agree(configs: list[str], text: st
     repository = find_reference(f"{tmp_path}/net.py::Net").repository
     found = {one.name: one.expression(whole=False) for one in settings_objects(repository, given, [init])}
     assert found == ({"params": text} if text is not None else {})
+
+
+def test_options_of_a_command_line_are_settings_like_those_of_a_config(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    init = ast.parse(INIT).body[0]
+    assert isinstance(init, ast.FunctionDef)
+    given = [(one, None) for one in init.args.args[1:]]
+    repository = find_reference(f"{tmp_path}/net.py::Net").repository
+    options: list[tuple[dict[str, Any], str]] = [({"solver": "heun", "other": 1}, "main.py"), ({"least": 2}, "more.py")]
+    found = [one.expression(whole=False) for one in settings_objects(repository, given, [init], options=options)]
+    assert found == ["namespace(solver='heun')"]
+    (tmp_path / "a.yaml").write_text("flow: {solver: euler}\n")
+    repository = find_reference(f"{tmp_path}/net.py::Net").repository
+    assert not [*settings_objects(repository, given, [init], options=options)]  # which do not agree
 
 
 NESTED = """

@@ -52,7 +52,7 @@ _LONGEST_TRYING, _WHOLE = 12.0, 30.0  # seconds of one call, and of all as far a
 _MOST_CALLS, _LONG, _MOST_NUMBERS = 64, 20, 4096
 _CLOSE = 1e-5
 _SCALE, _APART = 3.0, 0.2
-_FINE = 40  # steps, to find those that guide
+_FINE = 24  # steps, to find those that guide, and what is kept of small noise levels
 _Ends = tuple[float, float, str, str]
 _FORWARD, _SCALES = "forward_with_", re.compile(r"scale|weight|strength|guidance|cfg")
 _LAYERS = re.compile(
@@ -425,11 +425,13 @@ def _gone(
         ways = [{"count": count, "model": place, **_Run(request, told, used, axes).way(count, place)}
                 for count in counts for place in range(len(MODELS))]  # fmt: skip
         tables = _Run(request, told, used, axes).peeked(trained) if trained else []
+    fine = _fine(_Run(request, told, used, axes)) if not trained else None
     mixes = call["mixed"] is not None and _mixes(request, told, used, axes, counts[0], first)
     how, within = _guidance(request, told, used, axes, ways[0]) if call["guided"] else (Guidance.usual, None)
     ranks = [one for one in request["axes"] if one == axes or _goes(_Run(request, told, used, one), counts[0])]
     return {"ways": ways, "guides": how, "within": within, "known": known, "tables": tables, "empty": run.empty,
-            "matter": matter, "ranks": ranks, "joined": next(iter(run.joined)), "mixes": mixes}  # fmt: skip
+            "matter": matter, "ranks": ranks, "joined": next(iter(run.joined)), "mixes": mixes,
+            "fine": fine}  # fmt: skip
 
 
 def _beside(names: Sequence[str]) -> dict[str, float]:
@@ -463,6 +465,13 @@ def _with(call: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
              and (found := _OF_LATENTS.fullmatch(text)) is not None}  # fmt: skip
     sized |= _beside(call["joined"])
     return {name: replaced_in(call[name], known) for name in ("called", "guided")} | {"sized": sized}
+
+
+def _fine(run: "_Run") -> dict[str, Any] | None:
+    """Return what a sampler does in many steps, with the numbers that it has; None if it does not run."""
+    with suppress(Exception), limited(_LONGEST):  # the authors' own reasons
+        return {"count": _FINE, "model": 0, **run.way(_FINE, 0), "numbers": run.numbers}
+    return None
 
 
 def _goes(run: "_Run", count: int) -> bool:

@@ -36,12 +36,15 @@ from omni_kit.upstream.repositories.sampler_names import is_named
 from omni_kit.upstream.repositories.sampler_step.simulation import LoopTrace
 from omni_kit.upstream.repositories.sampling import bent
 
+STANDING_IN = "StandInDenoiser"
+"""Name of the denoiser in the authors' sampling, where they may have a Denoiser of their own."""
 _WORKER = "omni_kit.targets.references.authors_calls"
 _TIMEOUT = 120.0
 _MOST = 6
 _PLAIN = "DDPMScheduler"
 _SINGLE = 9  # digits of single precision
 _DIGITS = 4  # of a shift
+_LEAST = 0.25  # no noise level is kept above it
 _LONGEST_REASON = 120
 _NUMBER = re.compile(r"\d+(\.\d*)?")
 _SAID = ("module", "name", "parts", "called", "guided", "draws", "trained", "far", "defined", "held", "joined", "mixed")
@@ -305,6 +308,8 @@ def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bo
         told = {(one["count"], one["model"]): _trace(one, made(one)) for one in found["ways"]}
         shift = shift_of(told)
         one = _throughout(call, told, found["tables"]) if call.trained else _stepped(call, told, shift, solves)
+        if one is None and not (call.trained or solves) and found["fine"] is not None:
+            one = _denoised(told, shift, found["fine"], made)
         if one is not None:
             given = ", ".join(f"{name}={value}" for name, value in one.config.items())
             scale = "the scale of guidance is one more than theirs" if call.less else ""
@@ -316,13 +321,13 @@ def _process(call: AuthorsCall, found: Mapping[str, Any], asked: str, solves: bo
             return Process(
                 call.where, call.imports, output.format(called=call.called), one.installed.name,
                 "; ".join(filter(None, said)), one.config,
-                rises=one.installed.rises, todo=(*call.todo, *one.todo), denoiser=f"Denoiser({asked})",
+                rises=one.installed.rises, todo=(*call.todo, *one.todo), denoiser=f"{STANDING_IN}({asked})",
                 draws=call.draws, whole=one.installed.whole, real=one.installed.real, scales=one.installed.scales,
                 shift=shift or 1.0, small=one.small, empty=tuple({*found["empty"]} - {*call.takes}),
                 scale=call.scale, guides=bool(call.guided) and found["guides"] != Guidance.unasked,
                 within=Interval(*found["within"]) if found["within"] else None,
                 ranks=tuple(found["ranks"]), joined=_joined(found), level=one.installed.level,
-                mixed=call.mixed,
+                mixed=call.mixed, denoised=one.installed.denoised,
             )  # fmt: skip
     return None
 
@@ -352,6 +357,25 @@ def _stepped(
         return None
     todo = f"sample with a number of steps that divides {TRAINED}: with others {call.name} goes more ({call.where})"
     return _Found(found, found.config, todo=(todo,) if kept is not told else ())
+
+
+def _denoised(
+    told: Mapping[tuple[int, int], LoopTrace],
+    shift: float | None,
+    fine: Mapping[str, Any],
+    made: Callable[[_Way], float],
+) -> _Found | None:
+    """Return the flow scheduler that goes where a loop does whose model predicts data.
+
+    Args:
+        fine: what it does in many steps, which show the number that a division by a small noise level has instead.
+    """
+    every = {**told, (fine["count"], fine["model"]): _trace(fine, made(fine))}
+    for least in (0.0, *(one for one in fine["numbers"] if 0 < one < _LEAST)):
+        found = installed_along(every, shift, own=True, denoised=least)
+        if found is not None:
+            return _Found(found, found.config)
+    return None
 
 
 def _throughout(

@@ -74,6 +74,8 @@ class Installed:
         negated: the scheduler gets the negative of the model's answer.
         level: the model is told the noise level, as this power of the cumulative product of alphas; 0 for steps.
         skips: how many of its first steps are left out.
+        denoised: the model predicts data, of which the velocity is made: divided by the noise level, or by this number
+            where that is less. None where it predicts something else.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Installed:
     negated: bool = False
     level: float = 0.0
     skips: int = 0
+    denoised: float | None = None
 
     @property
     def counted(self) -> bool:
@@ -152,8 +155,9 @@ def installed_for(loop: Divided, settings: Mapping[str, Any], shift: float | Non
 
 
 def installed_along(
-    known: Mapping[tuple[int, int], LoopTrace], shift: float | None, own: bool = False, solves: bool = False
-) -> Installed | None:
+    known: Mapping[tuple[int, int], LoopTrace], shift: float | None, own: bool = False, solves: bool = False,
+    denoised: float | None = None,
+) -> Installed | None:  # fmt: skip
     """Return the first scheduler that goes where a loop went with each of `MODELS`, whatever else it receives.
 
     Args:
@@ -161,12 +165,14 @@ def installed_along(
         shift: of the levels, where that is all that they are; None for others.
         own: it may be one that diffusers lacks, of which the port gets a copy.
         solves: they go between the steps of training, which none of diffusers' does.
+        denoised: see `Installed`; of a loop whose model predicts data.
     """
     first = next(iter(known))[0]
+    names = () if solves else plainest_first() if denoised is None else (FIRST,)
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # what schedulers say that do not fit
-        theirs = _candidates(shift, known[first, 0], first, () if solves else plainest_first())
+        theirs = _candidates(shift, known[first, 0], first, names)
         more = _own(known[first, 0], first, solves) if own else ()
-        for one in chain(theirs, more):
+        for one in (replace(each, denoised=denoised) for each in chain(theirs, more)):
             went = []
             for (count, place), way in known.items():
                 went.append(_goes(one, count, MODELS[place], way))
@@ -344,9 +350,17 @@ def walks(scheduler: Any, one: Installed, model: Callable[[float, float], float]
                 return None
             place += (sample, time) != way.calls[place] or place < 0
             scaled = scaled or not _close(handed, float(x))
-            answer = model(sample, time) * (-1 if one.rises or one.negated else 1)
+            answer = _predicted(one, model(sample, time), sample, time) * (-1 if one.rises or one.negated else 1)
             x = scheduler.step(torch.full_like(x, answer), t, x, return_dict=False)[0]
     return scaled if _close(float(x), way.ended) and place == len(way.calls) - 1 else None
+
+
+def _predicted(one: Installed, answer: float, sample: float, time: float) -> float:
+    """Return what a scheduler is given of a model's answer: the velocity, where the model predicts data."""
+    if one.denoised is None:
+        return answer
+    toward = answer - sample if one.rises else sample - answer
+    return toward / max(1 - time if one.rises else time, one.denoised)
 
 
 def _close(one: float, other: float) -> bool:

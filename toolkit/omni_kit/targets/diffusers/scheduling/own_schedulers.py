@@ -64,6 +64,10 @@ def own_settings(way: LoopTrace, count: int) -> Iterator[tuple[Mapping[str, Any]
             rises = times[0] < times[-1]
             levels = [1 - time if rises else time for time in times[::stages]]
             yield from (({"method": method, **ends}, rises) for ends in _even(levels))
+    if len(times) == 2 * count - 1 and min(times) >= 0 and max(times) <= 1:
+        rises = times[0] < times[-1]
+        levels = [1 - time if rises else time for time in times[::2]]
+        yield from (({"method": "heun", "euler_last": True, **ends}, rises) for ends in _even(levels))
     methods = {count: "euler", 2 * count - 1: "heun"}
     if len(times) in methods and times[0] > times[-1]:
         for factor in _FACTORS:

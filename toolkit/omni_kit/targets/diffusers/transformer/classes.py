@@ -115,6 +115,7 @@ def stepping_along(found: Process) -> Stepping:
     installed = Installed(
         found.scheduler, found.config, whole=whole, real=found.real, scales=found.scales, rises=found.rises,
         by_count=found.scheduler != FIRST, level=found.level, skips=found.skips,
+        denoised=found.denoised,
     )  # fmt: skip
     if found.scheduler in OWN:
         own = replace(installed, name="")

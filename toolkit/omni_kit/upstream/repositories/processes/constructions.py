@@ -108,7 +108,7 @@ def construction(
     known |= dict.fromkeys(models, DENOISER)
     configured = configured_arguments(reference, cls, [one for one in given if not has_meaning(one[0].arg)])
     known |= configured.said
-    settings = [*_settings(reference, source, cls, given)]
+    settings = [*_settings(reference, source, cls, given, sources)]
     known |= {one.name: one.expression(whole=False) for one in settings}
     values = {**scheduled.values, **_passed(cls, given, sources)}
     made = [*arguments_told(given, constructs=True, parts=known, values=values)]
@@ -154,11 +154,13 @@ class _Setup:
 
 
 def _settings(
-    reference: Reference, source: SourceFile, cls: ast.ClassDef, given: Sequence[Given]
+    reference: Reference, source: SourceFile, cls: ast.ClassDef, given: Sequence[Given], sources: Sequence[SourceFile]
 ) -> Iterator[SettingsObject]:
     """Yield the settings that the constructors of a class read, and its methods of what these keep."""
+    repository = reference.repository
+    options = [(options_of(one), repository.show(one.path)) for one in sources if "add_argument" in one.text]
     methods = [*_inits(source, cls), *(one for name, one in every_method(source, cls).items() if name != MADE)]
-    yield from settings_objects(reference.repository, given, methods, reference.config_file)
+    yield from settings_objects(repository, given, methods, reference.config_file, options=options)
 
 
 def _parts(

@@ -7,11 +7,13 @@ from functools import cache
 
 from omni_kit.pysource.signatures import passed
 from omni_kit.pysource.source import SourceFile, dotted
-from omni_kit.upstream.repositories.names import Defined, meanings
+from omni_kit.upstream.repositories.names import Defined, definitions, meanings
 from omni_kit.upstream.repositories.processes.class_members import bases, constructor_arguments
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sampler_step.members import MADE, methods_of, of_self
 from omni_kit.upstream.repositories.sources import sources_of
+
+_DEEPEST = 3  # functions and tables
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,9 @@ def holders(reference: Reference) -> Mapping[ast.ClassDef, Holder]:
         if isinstance(meant.node, ast.ClassDef):
             given.setdefault(meant.node, set()).add(name)
             places[meant.node] = meant.source
+    named = makers(reference)
     for source in sources_of(reference):
-        if reference.class_name in source.text:
+        if any(name in source.text for name in named):
             places |= {node: source for node in source.tree.body if isinstance(node, ast.ClassDef)}
     found = {}
     for cls, source in places.items():
@@ -61,7 +64,8 @@ def holders(reference: Reference) -> Mapping[ast.ClassDef, Holder]:
 def receivers(reference: Reference) -> Iterator[tuple[Defined, str]]:
     """Yield the classes and functions that the authors pass an instance of the class, each with the argument."""
     model = Defined(reference.cls.source, reference.class_name, reference.cls.node)
-    for source in (one for one in sources_of(reference) if reference.class_name in one.text):
+    named = makers(reference)
+    for source in (one for one in sources_of(reference) if any(name in one.text for name in named)):
         nodes = [*ast.walk(source.tree)]
         sets = [node for node in nodes if isinstance(node, ast.Assign)]
         names = {ast.unparse(target) for one in sets if is_instance(source, one.value, model) for target in one.targets}
@@ -91,15 +95,46 @@ def _order(meant: Defined) -> list[str]:
     return []
 
 
-def is_instance(source: SourceFile, node: ast.expr, model: Defined) -> bool:
-    """Return whether an expression makes a model: `Net(8)`, `Net.from_pretrained(place)`, `Net(8).to(device)`."""
+@cache
+def makers(reference: Reference) -> tuple[str, ...]:
+    """Return the names by which code may make a model: that of its class, and of the functions and tables of its file
+    that make it.
+    """
+    source = reference.cls.source
+    model = Defined(source, reference.class_name, reference.cls.node)
+    others = (Defined(source, name, node) for name, node in definitions(source).items()
+              if isinstance(node, ast.FunctionDef | ast.Assign))  # fmt: skip
+    return (reference.class_name, *(one.name for one in others if _makes(one, model, _DEEPEST)))
+
+
+def is_instance(source: SourceFile, node: ast.expr, model: Defined, deep: int = _DEEPEST) -> bool:
+    """Return whether an expression makes a model: `Net(8)`, `Net.from_pretrained(place)`, `Net(8).to(device)`; or calls
+    what makes one: a function, or one that a table has, `NETS["small"](dim=8)`.
+    """
     while isinstance(node, ast.Call):
-        name = dotted(node.func) or ""
-        if any(one and model in meanings(source, one) for one in (name, name.rpartition(".")[0])):
+        called = node.func.value if isinstance(node.func, ast.Subscript) else node.func
+        name = dotted(called) or ""
+        meant = [one for each in (name, name.rpartition(".")[0]) if each for one in meanings(source, each)]
+        if model in meant or any(_makes(one, model, deep - 1) for one in meant if deep):
             return True
         if not isinstance(node.func, ast.Attribute):
             return False
         node = node.func.value
+    return False
+
+
+def _makes(meant: Defined, model: Defined, deep: int) -> bool:
+    """Return whether a function returns a model that it makes, or a table has such a function, or the class."""
+    match meant.node:
+        case ast.FunctionDef() as function:
+            values = [one.value for one in ast.walk(function) if isinstance(one, ast.Return) and one.value is not None]
+            names = {one.id for one in values if isinstance(one, ast.Name)}
+            values += [one.value for one in ast.walk(function) if isinstance(one, ast.Assign)
+                       and {*map(ast.unparse, one.targets)} & names]  # fmt: skip
+            return any(is_instance(meant.source, one, model, deep) for one in values)
+        case ast.Assign(value=ast.Dict(values=values)):
+            named = [found for one in values for found in meanings(meant.source, dotted(one) or "")]
+            return model in named or any(_makes(one, model, deep - 1) for one in named if deep)
     return False
 
 

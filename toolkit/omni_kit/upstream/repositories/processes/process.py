@@ -111,6 +111,7 @@ class Process:
         guides: a run has shown that it joins two answers by a scale.
         scale: that scale by default, counted as is usual; None if nothing says it.
         within: the interval in which it does; None for every step.
+        denoised: where the model predicts data, the least number by which the velocity to it is divided; else None.
         ranks: the numbers of axes of latents with which it runs; empty if that was not tried.
         joined: the conditions that the model receives joined with latents, by the names of the sampler's arguments.
         level: the model receives the noise level as its time, as this power of the scheduler's cumulative product; 0
@@ -139,6 +140,7 @@ class Process:
     guides: bool = False
     scale: float | None = None
     within: Interval | None = None
+    denoised: float | None = None
     ranks: tuple[int, ...] = ()
     joined: Joined | None = None
     level: float = 0.0

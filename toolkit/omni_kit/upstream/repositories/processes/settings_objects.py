@@ -53,9 +53,9 @@ class SettingsObject:
 
 def settings_objects(
     repository: Repository, given: Sequence[Given], methods: Collection[ast.FunctionDef], near: str = "",
-    takers: Collection[ast.FunctionDef] = (),
+    takers: Collection[ast.FunctionDef] = (), options: Sequence[tuple[Mapping[str, Any], str]] = (),
 ) -> Iterator[SettingsObject]:  # fmt: skip
-    """Yield the settings of the arguments without a default of which methods read what a config has.
+    """Yield the settings of the arguments without a default of which methods read what a config has, or a command line.
 
     Several configs must agree, or one must be that of the model.
 
@@ -63,12 +63,14 @@ def settings_objects(
         methods: constructors, and methods that may read what these keep.
         near: the file of the model's config.
         takers: the methods that take these arguments, where these are no constructors.
+        options: those of the authors' command lines, each with its file.
     """
     for name in (one.arg for one, default in given if default is None):
         read = _Read(name, methods, takers)
         needed = {path for path, must in read.paths.items() if must}
         words = {path[0] for path in needed}
-        found = [(values, repository.show(file)) for section, file in sections(repository, words) if needed
+        every = [*((section, repository.show(file)) for section, file in sections(repository, words)), *options]
+        found = [(values, where) for section, where in every if needed
                  and (values := _taken(section, read.paths)) is not None]  # fmt: skip
         found = [one for one in found if one[1] == near] or found
         if found and all(values == found[0][0] for values, _ in found):

@@ -44,6 +44,8 @@ class RungeKuttaScheduler(SchedulerMixin, ConfigMixin):
         first_level (`float`, defaults to `1.0`): noise level of a velocity before the first step.
         last_level (`float`, defaults to `0.0`): noise level of a velocity after the last step.
         shift (`float`, defaults to `1.0`): factor by which levels of a velocity are bent towards noise.
+        euler_last (`bool`, defaults to `False`): whether the last step is Euler's, as it is with `sigma_data`: the
+            model is not called at the last level.
         sigma_data (`float`, *optional*): standard deviation of the data.
         sigma_min (`float`, defaults to `0.002`): last level before 0.
         sigma_max (`float`, defaults to `80.0`): first level.
@@ -63,6 +65,7 @@ class RungeKuttaScheduler(SchedulerMixin, ConfigMixin):
         first_level: float = 1.0,
         last_level: float = 0.0,
         shift: float = 1.0,
+        euler_last: bool = False,
         sigma_data: float | None = None,
         sigma_min: float = 0.002,
         sigma_max: float = 80.0,
@@ -99,13 +102,14 @@ class RungeKuttaScheduler(SchedulerMixin, ConfigMixin):
             levels = torch.linspace(config.first_level, config.last_level, count + 1, dtype=torch.float64)
             levels = config.shift * levels / (1 + (config.shift - 1) * levels)
         else:
-            ends = config.sigma_max ** (1 / config.rho), config.sigma_min ** (1 / config.rho)
+            first, last = config.sigma_max ** (1 / config.rho), config.sigma_min ** (1 / config.rho)
             along = torch.arange(count, dtype=torch.float64) / max(count - 1, 1)
-            levels = torch.cat([(ends[0] + along * (ends[1] - ends[0])) ** config.rho, torch.zeros(1).double()])
+            levels = torch.cat([(first + along * (last - first)) ** config.rho, torch.zeros(1).double()])
         self._stages = []
-        for now, after in pairwise(levels.tolist()):
-            # A denoised sample says nothing of the level 0: the last step is Euler's.
-            method = "euler" if config.sigma_data is not None and after == 0 else config.method
+        for step, (now, after) in enumerate(pairwise(levels.tolist()), 1):
+            # A denoised sample says nothing of the level 0.
+            ends = step == count and (config.euler_last or config.sigma_data is not None)
+            method = "euler" if ends else config.method
             for stage, before in enumerate(_METHODS[method][0]):
                 self._stages.append((method, stage, now + sum(before) * (after - now), after - now))
         sigmas = torch.tensor([level for _, _, level, _ in self._stages], dtype=torch.float64)
