@@ -74,8 +74,7 @@ class Installed:
         negated: the scheduler gets the negative of the model's answer.
         level: the model is told the noise level, as this power of the cumulative product of alphas; 0 for steps.
         skips: how many of its first steps are left out.
-        denoised: the model predicts data, of which the velocity is made: divided by the noise level, or by this number
-            where that is less. None where it predicts something else.
+        denoised: of a model that predicts data, the least number by which the velocity to it is divided; else None.
     """
 
     name: str
