@@ -20,9 +20,12 @@ def weights(checkpoint: Path, ema: bool = True) -> list[dict[str, torch.Tensor]]
     """The sets of tensors in the authors' file by their names, the largest first.
 
     Args:
-        checkpoint: safetensors, or a pickle of which torch reads nothing but tensors and plain values.
+        checkpoint: safetensors, a folder or an index of them, or a pickle of which torch reads nothing but tensors and
+            plain values.
         ema: take the averaged weights where the file has both.
     """
+    if checkpoint.is_dir() or checkpoint.name.endswith(".index.json"):
+        return [in_parts(checkpoint)]
     if checkpoint.suffix == ".safetensors":
         return [load_file(checkpoint)]
     with torch.serialization.safe_globals([argparse.Namespace]):  # training scripts save their options, too
@@ -35,6 +38,18 @@ def weights(checkpoint: Path, ema: bool = True) -> list[dict[str, torch.Tensor]]
             return [averaged(parameters, max(sets.values(), key=len))]
     fitting = {name: one for name, one in sets.items() if ("ema" in name) == ema} or sets
     return sorted(fitting.values(), key=len, reverse=True)
+
+
+def in_parts(checkpoint: Path) -> dict[str, torch.Tensor]:
+    """The tensors of all files of a folder, or of those that an index names."""
+    if checkpoint.is_dir():
+        files = sorted(checkpoint.glob("*.safetensors"))
+    else:
+        named = json.loads(checkpoint.read_text(encoding="utf-8"))["weight_map"].values()
+        files = [checkpoint.parent / name for name in sorted(set(named))]
+    if not files:
+        raise SystemExit(f"{checkpoint} contains no safetensors: pass one file of the authors' weights")
+    return {name: tensor for file in files for name, tensor in load_file(file).items()}
 
 
 def tensors_in(value, name: str) -> dict[str, dict[str, torch.Tensor]]:
@@ -94,7 +109,12 @@ def of_model(sets: list[dict[str, torch.Tensor]], model: LumenTransformer2DModel
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoint", type=Path, required=True, help="the authors' weights: safetensors, .pt or .pth")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        required=True,
+        help="the authors' weights: safetensors, a folder or an index of them, .pt or .pth",
+    )
     parser.add_argument(
         "--no-ema", action="store_true", help="take the weights that were trained, not the averaged ones"
     )
@@ -102,7 +122,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="where the transformer is written")
     parser.add_argument("--dtype", default="bfloat16", help="of the weights that are written")
     given = parser.parse_args()
-    config = json.loads(given.config.read_text(encoding="utf-8")) if given.config else {}
+    try:
+        config = json.loads(given.config.read_text(encoding="utf-8")) if given.config else {}
+    except json.JSONDecodeError as error:
+        raise SystemExit(
+            f"{given.config} is not JSON: pass the arguments of LumenTransformer2DModel as a JSON object"
+        ) from error
     plain_config = {key: value for key, value in config.items() if not key.startswith("_")}
     model = converted(given.checkpoint, plain_config, ema=not given.no_ema)
     model.to(getattr(torch, given.dtype)).save_pretrained(given.output)

@@ -26,6 +26,7 @@ class LumenPipeline(DiffusionPipeline, FromSingleFileMixin):
             Denoises latents, given the embedding of a prompt.
         scheduler ([`FlowMatchEulerDiscreteScheduler`]):
             Takes latents from noise to images.
+            The authors' is `FlowMatchEulerDiscreteScheduler(shift=3.0)`.
         vae ([`AutoencoderKL`]):
             Decodes latents to images.
         text_encoder ([`~transformers.PreTrainedModel`]):

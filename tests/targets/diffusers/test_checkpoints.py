@@ -53,6 +53,19 @@ def test_safetensors_are_read(script: ModuleType, tmp_path: Path) -> None:
     assert [one.keys() for one in script.weights(tmp_path / "model.safetensors")] == [ONE.keys()]
 
 
+def test_files_of_a_folder_or_of_an_index_are_read_as_one(script: ModuleType, tmp_path: Path) -> None:
+    for name, tensor in ONE.items():
+        save_file({name: tensor}, tmp_path / f"{name}.safetensors")
+    (index := tmp_path / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {name: f"{name}.safetensors" for name in ONE}})
+    )
+    for place in (tmp_path, index):
+        assert [one.keys() for one in script.weights(place)] == [ONE.keys()]
+    (empty := tmp_path / "empty").mkdir()
+    with pytest.raises(SystemExit, match="contains no safetensors"):
+        script.weights(empty)
+
+
 def test_averaged_weights_come_first(script: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "last.pt"
     torch.save({"model": ONE, "ema": OTHER, "args": argparse.Namespace(lr=0.1), "step": 3}, file)

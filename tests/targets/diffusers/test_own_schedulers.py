@@ -91,6 +91,16 @@ def test_a_port_gets_a_copy_by_its_own_name() -> None:
     compile(text, "scheduling_little.py", "exec")
 
 
+def test_a_copy_has_the_authors_settings_as_its_defaults() -> None:
+    text = copied_scheduler(written(RUNGE_KUTTA), "LittleScheduler", {"method": "euler", "last_level": 0.001})
+    assert text is not None
+    assert 'method: str = "euler",' in text
+    assert 'method (`str`, defaults to `"euler"`)' in text
+    assert "last_level: float = 0.001," in text
+    assert "first_level: float = 1.0," in text
+    compile(text, "scheduling_little.py", "exec")
+
+
 def test_an_ancestral_run_ends_at_what_step_zero_has_noised() -> None:
     """With an exact prediction of the noise, a run of one step ends at the sample after timestep 0."""
     scheduler = AncestralScheduler(num_train_timesteps=10, counts_from_one=True)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from omni_kit.errors import BadInput
 from omni_kit.scaffold.new_model import draft
 from omni_kit.targets.diffusers.transformer.raising import is_prompt, of_sounds
+from omni_kit.targets.registry import find_integrations
 from omni_kit.upstream.repositories.reference import find_reference
 
 NET = """
@@ -125,6 +127,11 @@ def test_a_pipeline_of_sounds_that_raises_takes_latents_and_the_authors_conditio
     assert "raises `NotImplementedError`" in readme
     assert "```" not in page
     assert decisions["scheduler"].startswith("none yet: ")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput, match=r"pipeline_tiny\.py raises NotImplementedError until its denoising steps are"):
+        find_integrations(tmp_path / "tiny" / "pipeline_tiny.py")
 
 
 def test_a_pipeline_of_pictures_that_raises_keeps_the_prompt_that_files_speak_of(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ parser.add_argument("--cfg-scale", type=float, default=1.5)
     ("def run(model, height=480, width=832, num_frames=49): ...", "", UsualSampling(None, None, 480, 832, 49)),
     ("def run(model, x, image_size=256, batch_size=64):\n    return x", "", UsualSampling(height=256, width=256)),
     ("def run(model, x, h=256, w=7.5):\n    return x", "", UsualSampling(scale=7.5)),
+    ("STEPS = 8\ndef run(model, x, num_steps=STEPS, guidance_scale=0.0):\n    return x", "", UsualSampling(8, 0.0)),
+    ("from more import STEPS\ndef run(model, x, num_steps=STEPS):\n    return x", "", UsualSampling()),
     ("def other(n_steps=7):\n    return 1\ndef run(model, x):\n    return x", "", UsualSampling()),
 ])  # fmt: skip
 def test_what_a_sampler_states_comes_before_command_lines(

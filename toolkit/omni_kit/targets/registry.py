@@ -19,6 +19,7 @@ from omni_kit.targets.protocol import Integration, KindHandler, Target
 GROUP = "omni_kit.targets"
 _HERE = Path(__file__).parent
 _HINT = "pass a model directory, or the root of a checkout"
+_NO_DIRECTORY = "is not a directory"
 # What a target and each of its handlers must have: the names of their protocols.
 _OF_TARGET = tuple(name for name in vars(Target) if not name.startswith("_"))
 _OF_HANDLER = tuple(name for name in vars(KindHandler) if not name.startswith("_"))
@@ -138,7 +139,11 @@ def find_integrations(path: Path, target: str | None = None) -> list[tuple[Targe
 
 
 def _nothing(path: Path, missed: dict[str, BadInput]) -> BadInput:
-    """Return one error for what all targets miss; with one target, its own words."""
+    """Return one error for what all targets miss; with one target, its own words. Of a file those count that
+    take files.
+    """
+    taken = {name: error for name, error in missed.items() if not error.message.endswith(_NO_DIRECTORY)}
+    missed = taken if path.is_file() and taken else missed
     if len(missed) == 1:
         return next(iter(missed.values()))
     places = re.compile(rf"({re.escape(str(path))}|{re.escape(str(path.resolve()))}) ")

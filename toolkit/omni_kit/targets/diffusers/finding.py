@@ -53,7 +53,9 @@ def find(path: Path) -> Sequence[Integration]:
         found = [Integration(part, lambda: Kind.dit) for part in _parts(root, path)]
     else:
         found = list(integrations_below(path, _DEPTH, at))
-    if not found:
+    if not found and path.is_file():
+        find_drawing(path)
+    elif not found:
         find_model_dir(path)
     return found
 

@@ -5,8 +5,11 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from omni_kit.pysource.eval import UNKNOWN
 from omni_kit.pysource.reads import literal
 from omni_kit.pysource.signatures import defaults, signature
+from omni_kit.pysource.source import SourceFile, dotted
+from omni_kit.upstream.repositories.names import Defined, resolve
 from omni_kit.upstream.repositories.published import options_of
 from omni_kit.upstream.repositories.reference import Reference
 from omni_kit.upstream.repositories.sources import distance, source_at, sources_of
@@ -75,7 +78,7 @@ def _meant(name: str, value: float) -> Iterator[str]:
         yield "steps"
     if _SCALE.match(name) and 1 < value < _MOST_SCALE:
         yield "scale"
-    if _SCALE.match(name) and value == 1 and _GUIDES.search(name):  # a command line may say another one
+    if _SCALE.match(name) and value in (0, 1) and _GUIDES.search(name):  # a command line may say another one
         yield "unguided"
     if value in _PIXELS:
         yield from (meant for meant, one in _SIZES.items() if one.match(name))
@@ -90,12 +93,19 @@ def _defaults(reference: Reference, where: str, names: Collection[str]) -> Itera
         made = [one for one in ast.walk(own.tree) if isinstance(one, ast.FunctionDef)]
         around = [one for one in made if _first(one) <= line <= (one.end_lineno or 0)]
         for function in sorted(around, key=_first, reverse=True):
-            yield from ((name, literal(one)) for name, one in defaults(signature(function)).items())
+            yield from ((name, _value(own, one)) for name, one in defaults(signature(function)).items())
     near = sorted(sources_of(reference), key=lambda one: (one is not own, distance(reference, one.path)))
     lines = [one for one in near if _ADDS in one.text]
     told = [one for one in lines if one is own or any(re.search(rf"\b{name}\b", one.text) for name in names)]
     for source in told or lines:
         yield from options_of(source).items()
+
+
+def _value(source: SourceFile, node: ast.expr) -> object:
+    """Return a literal, or the constant of the authors' that a name means."""
+    meant = resolve(source, dotted(node) or "") if literal(node) is UNKNOWN else None
+    constant = meant.node if isinstance(meant, Defined) else None
+    return literal(constant.value if isinstance(constant, ast.Assign) else node)
 
 
 def _first(function: ast.FunctionDef) -> int:

@@ -160,8 +160,8 @@ def _stepping(method: ScheduledMethod, found: _Found) -> Stepping:
     one = installed_along(ways, shift)
     if one is not None and (one.name != FIRST or shift is not None):
         given = ", ".join(f"{key}={value}" for key, value in one.config.items())
-        return Stepping(one, reason=f"it takes the steps of {method.name}, which was run with stand-ins; {given}",
-                        shift=shift or 1.0)  # fmt: skip
+        ran = f"it takes the steps of {method.name}, which was run with stand-ins"
+        return Stepping(one, reason="; ".join(filter(None, (ran, given))), shift=shift or 1.0)
     raise Unsupported(f"steps with {name}, as no scheduler of diffusers does")
 
 

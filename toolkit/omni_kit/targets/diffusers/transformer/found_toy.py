@@ -31,6 +31,7 @@ class FoundToy:
         needed: authors' names of arguments that forward has a default for, and does not run without.
         inputs: authors' name of forward's argument -> what it is in the first sample, as data.
         answers: how many tensors it returns; the shape is that of all of them one after the other, if they are several.
+            0 for a list of them.
         why: why none were found; empty if they were.
     """
 

@@ -102,16 +102,24 @@ def sigmas_of(schedule: Schedule) -> Sigmas | None:
     return Sigmas(tuple(parts.imports), text, f"[float(sigma) for sigma in {call}][:num_inference_steps]")
 
 
-def copied_scheduler(made: Defined, name: str) -> str | None:
+def copied_scheduler(made: Defined, name: str, settled: Mapping[str, object] | None = None) -> str | None:
     """Return the file of a scheduler that is the authors' own, by another name; None if it needs what cannot be
     copied.
+
+    Args:
+        settled: other defaults of its arguments.
     """
     closure = closure_of(made)
     try:
         parts = collect(closure, "", made.name)
     except Refusal:
         return None
-    return "\n".join(parts.imports) + "\n\n\n" + re.sub(rf"\b{made.name}(?=Output\b|\b)", name, _joined(parts)) + "\n"
+    text = re.sub(rf"\b{made.name}(?=Output\b|\b)", name, _joined(parts))
+    for argument, value in (settled or {}).items():
+        said = f'"{value}"' if isinstance(value, str) else repr(value)
+        text = re.sub(rf"(\n\s+{argument}: [^=\n]+ = )[^\n]+(?=,\n)", rf"\g<1>{said}", text, count=1)
+        text = re.sub(rf"(\b{argument} \(`[^`]+`, defaults to `)[^`]+`", rf"\g<1>{said}`", text, count=1)
+    return "\n".join(parts.imports) + "\n\n\n" + text + "\n"
 
 
 def _joined(parts: Parts) -> str:
@@ -513,7 +521,7 @@ def _with_defaults(reference: Reference, facts: PipelineFacts) -> PipelineFacts:
         found = replace(found, steps=trained if isinstance(trained, int) else None)
     if process is not None and process.denoiser:
         found = replace(found, scale=process.scale)  # others may count from 0
-    scale = (found.scale or _USUAL.scale or 0) + facts.more
+    scale = (_USUAL.scale or 0 if found.scale is None else found.scale) + facts.more
     return replace(facts, usual=replace(found, steps=found.steps or _USUAL.steps, scale=scale))
 
 

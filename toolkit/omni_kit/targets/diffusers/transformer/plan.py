@@ -23,6 +23,7 @@ from omni_kit.targets.diffusers.porting.model_name import model_name, page_of
 from omni_kit.targets.diffusers.porting.port import Port, port
 from omni_kit.targets.diffusers.porting.syntax import MARK
 from omni_kit.targets.diffusers.scheduling.library_scheduler import FIRST
+from omni_kit.targets.diffusers.scheduling.own_schedulers import OWN
 from omni_kit.targets.diffusers.toy import ANY_WIDTH, toy_of
 from omni_kit.targets.diffusers.transformer.classes import with_first
 from omni_kit.targets.diffusers.transformer.conversion import conversion_of
@@ -476,6 +477,19 @@ class _Planner:
             return {**process.small}
         return {**stepping.installed.config} if stepping.name != FIRST else {"shift": self.pipeline.shift}
 
+    @property
+    def _own_scheduler(self) -> bool:
+        """Return whether the port gets a copy of a scheduler of ours."""
+        copied = self.pipeline.stepping.copied
+        return copied is not None and copied.name in OWN
+
+    @property
+    def _settled(self) -> Mapping[str, object]:
+        """The arguments with which the scheduler is the authors', where they differ from its defaults."""
+        process, made = self.pipeline.process, self._configured
+        whole = process.config if process is not None and process.every_step else made
+        return {name: value for name, value in whole.items() if name != ALONE and (name, value) != ("shift", 1.0)}
+
     @cached_property
     def context(self) -> dict[str, object]:
         name, in_tree, joined = self.request.name, self.in_tree, self.toy.get(JOINED, {})
@@ -503,9 +517,10 @@ class _Planner:
             "lora": self.lora.name if self.lora is not None else "",
             "scheduler": self.scheduler, "scheduling": self.pipeline.stepping.made, "counted": self.scheduler != FIRST,
             "installed": self.pipeline.stepping.installed, **self._stepped,
+            "settings": "" if self._own_scheduler else _as_written(self._settled), "theirs": not self._own_scheduler,
             "copied": self.pipeline.stepping.copied is not None, "key": next(iter(returned(self.reference).keys), ""),
             "scheduler_module": "...schedulers" if in_tree else f".scheduling_{name}",
-            "configured": ", ".join(f"{key}={value!r}" for key, value in self._configured.items() if key != ALONE),
+            "configured": _as_written({key: one for key, one in self._configured.items() if key != ALONE}),
             "lora_targets": ["to_q", "to_k", "to_v"] if "to_q" in self.port.text else "'all-linear'",
             "takes_generator": self._takes_generator, "notice": self._notice, **self._by_class, **self._called,
         }  # fmt: skip
@@ -662,7 +677,8 @@ class _Planner:
             place = f"{self.base}/{sampler_name(self.in_tree)}"
             yield NewFile(place, "authors_process.py.jinja", context=self.context)
         if (copied := self.pipeline.stepping.copied) is not None:
-            if (scheduling := copied_scheduler(copied, self.scheduler)) is None:
+            settled = self._settled if self._own_scheduler else {}
+            if (scheduling := copied_scheduler(copied, self.scheduler, settled)) is None:
                 raise Refusal(
                     f"{copied.name} cannot be copied", "name another loop behind the class: PATH::Class::FUNCTION"
                 )
@@ -810,3 +826,8 @@ def _kept(package: str, text: str) -> tuple[str, str]:
             "the file loads without it: an `if`, a `try` or a function imports it",
         )
     return "written out", "diffusers models depend only on torch"
+
+
+def _as_written(arguments: Mapping[str, object]) -> str:
+    """Return arguments as a call has them."""
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())

@@ -87,11 +87,16 @@ def answer(model: Any, given: Mapping[str, Any]) -> torch.Tensor:
     return prediction_of(answers(model, given))
 
 
-def answers(model: Any, given: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Call a model as `answer` does, and return every tensor that it returns."""
+def answered(model: Any, given: Mapping[str, Any]) -> Any:
+    """Call a model as `answer` does, and return what it returns."""
     plain = {} if "return_dict" not in _parameters(model) else {"return_dict": False}
     with without_kept_state(model):
-        return [*_tensors(model(**given, **plain))]
+        return model(**given, **plain)
+
+
+def answers(model: Any, given: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Return every tensor that a model returns."""
+    return [*_tensors(answered(model, given))]
 
 
 def prediction_of(answer: Any) -> torch.Tensor:
