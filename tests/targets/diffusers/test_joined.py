@@ -115,8 +115,8 @@ def test_a_condition_that_changes_in_each_step_is_not_joined(joined: str, tmp_pa
 @pytest.mark.parametrize("time", [STEP, LEVEL])
 def test_a_pipeline_joins_an_image_with_latents(time: str, tmp_path: Path) -> None:
     net = written(tmp_path, "torch.cat([given, y], dim=1)", time)
-    new_model("mend", f"{net}::Net", target="diffusers", into=tmp_path / "out")
-    file = tmp_path / "out" / "mend" / "pipeline_mend.py"
+    new_model("tern", f"{net}::Net", target="diffusers", into=tmp_path / "out")
+    file = tmp_path / "out" / "tern" / "pipeline_tern.py"
     text = file.read_text(encoding="utf-8")
     assert "hidden_states=torch.cat([image, latents], dim=1)" in text
     with Sides(tmp_path / "own") as sides:

@@ -14,7 +14,7 @@ from omni_kit.upstream.repositories.reference import find_reference
 
 
 class Net(TrainedModule):
-    """Saves what it is told to."""
+    """Saves the arguments that a test names."""
 
     def __init__(self, how: Any, width: int = 4, *, rate: float = 0.1, **more: int) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ from typing import Any
 
 from omni_kit.targets.references.repositories import RepositoryBuilder
 from omni_kit.toys.batches.denoiser import DenoiserBatchBuilder
-from omni_kit.toys.batches.denoiser.arguments import TARGET, answered, answers, as_arguments
+from omni_kit.toys.batches.denoiser.arguments import TARGET, answered, as_arguments, tensors_in
 from omni_kit.toys.batches.denoiser.described import described
 from omni_kit.toys.batches.denoiser.inputs import needed_arguments
 from omni_kit.toys.batches.denoiser.samples import samples_of
@@ -45,6 +45,6 @@ def find(request: dict[str, Any]) -> dict[str, Any]:
     said = {name: described(one) for name, one in given.items()}
     whole = answered(model, given)
     one = whole[0] if isinstance(whole, tuple) and whole else whole
-    count = 0 if isinstance(one, list) else len(answers(model, given))
+    count = 0 if isinstance(one, list) else len(tensors_in(whole))
     return {"values": values, "shapes": first, "answer": first.get(TARGET, []), "needed": needed, "inputs": said,
             "answers": count}  # fmt: skip

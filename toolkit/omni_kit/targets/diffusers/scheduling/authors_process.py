@@ -53,8 +53,8 @@ _SOLVER_COUNTS = (4, 7, 9, 10, 14, 15)
 _WHOLE = (60, 50, EVERY)
 """Numbers of steps of training, all of which a sampler goes: enough of them for betas that grow as steps are fewer."""
 _DIVISOR = 5
-_DIVISORS = (COUNTS[0], _DIVISOR)
 """A further number of steps, which divides that of training as the first of COUNTS does."""
+_DIVISORS = (COUNTS[0], _DIVISOR)
 _Way = Mapping[str, Any]
 _LATENTS = "denoiser.ended({called}, begun.shape)"
 _ENDED: Mapping[str, Callable[[_Way], float]] = {

@@ -46,7 +46,7 @@ _ALL_STEPS = (("DDPMScheduler", 0), ("DDIMScheduler", 0), (ANCESTRAL, 0), (ANCES
 many betas more than steps there are.
 """
 _LEVELS = (0.5, 1.0)
-"""Powers of the cumulative product of alphas that models are told instead of the step."""
+"""Powers of the cumulative product of alphas that models receive instead of the timestep."""
 COUNTS = (4, 7)
 """Numbers of steps in which a loop is compared."""
 _CLOSE = 2e-4
@@ -72,7 +72,7 @@ class Installed:
         rises: the model gets 1 minus the noise level as its time, and predicts the velocity from noise to data.
         by_count: the authors tell it how many steps there are.
         negated: the scheduler gets the negative of the model's answer.
-        level: the model is told the noise level, as this power of the cumulative product of alphas; 0 for steps.
+        level: the model receives the noise level, as this power of the cumulative product of alphas; 0 for timesteps.
         skips: how many of its first steps are left out.
         denoised: of a model that predicts data, the least number by which the velocity to it is divided; else None.
     """

@@ -84,7 +84,7 @@ def ask(model: Any, sample: Tensors) -> torch.Tensor:
 
 def answer(model: Any, given: Mapping[str, Any]) -> torch.Tensor:
     """Call a model with arguments as they are, and return its prediction; it remembers nothing of the call."""
-    return prediction_of(answers(model, given))
+    return prediction_of(answered(model, given))
 
 
 def answered(model: Any, given: Mapping[str, Any]) -> Any:
@@ -94,9 +94,9 @@ def answered(model: Any, given: Mapping[str, Any]) -> Any:
         return model(**given, **plain)
 
 
-def answers(model: Any, given: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return every tensor that a model returns."""
-    return [*_tensors(answered(model, given))]
+def tensors_in(returned: Any) -> list[torch.Tensor]:
+    """Return every tensor of what a model returns."""
+    return [*_tensors(returned)]
 
 
 def prediction_of(answer: Any) -> torch.Tensor:

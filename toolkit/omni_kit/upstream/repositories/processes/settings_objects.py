@@ -62,7 +62,7 @@ def settings_objects(
     Args:
         methods: constructors, and methods that may read what these keep.
         near: the file of the model's config.
-        takers: the methods that take these arguments, where these are no constructors.
+        takers: the methods with these arguments, if they are not constructors.
         options: those of the authors' command lines, each with its file.
     """
     for name in (one.arg for one, default in given if default is None):
