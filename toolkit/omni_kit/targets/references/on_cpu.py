@@ -11,6 +11,7 @@ import torch.nn.attention
 import torch.utils.cpp_extension
 from torch.overrides import TorchFunctionMode
 
+from omni_kit.targets.references import dense_flex
 from omni_kit.targets.replacing import replaced
 
 _CUDA = re.compile(r"^cuda(:\d+)?$")
@@ -66,6 +67,7 @@ def stay_on_cpu() -> None:
         (torch, {"compile": _uncompiled}),
         (torch.backends.cuda, {"sdp_kernel": _any_kernel}),
         (torch.nn.attention, {"sdpa_kernel": _any_kernel}),
+        (torch.nn.attention.flex_attention, dense_flex.FUNCTIONS),
         (torch.utils.cpp_extension, dict.fromkeys(("load", "load_inline"), _Extension)),
     ):
         for name, value in own.items():

@@ -17,6 +17,7 @@ from omni_kit.upstream.repositories.repository import Repository
 
 # How what torch has is written here, longest first.
 _USUAL = (("torch.nn.functional.", "F."), ("torch.nn.", "nn."), ("torch.", "torch."))
+_UNUSUAL = "torch.nn.attention.flex_attention."  # no attribute of torch.nn.attention until something imports it
 _Small = cst.BaseSmallStatement | cst.RemovalSentinel
 _IMPORTS = {"F": "import torch.nn.functional as F", "nn": "import torch.nn as nn", "torch": "import torch"}
 
@@ -166,7 +167,7 @@ def _checked_apart(one: Defined, names: Mapping[Defined, str]) -> None:
 def _usual(one: Defined, name: str, absolute: str) -> tuple[str, str]:
     """Return the spelling of an import in the file, and the line that imports it."""
     for whole, short in _USUAL:
-        if absolute.startswith(whole):
+        if absolute.startswith(whole) and not absolute.startswith(_UNUSUAL):
             written = short + absolute.removeprefix(whole)
             return written, _IMPORTS[written.partition(".")[0]]
     if absolute in ("torch.nn", "torch.nn.functional", "torch"):

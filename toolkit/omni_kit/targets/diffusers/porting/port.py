@@ -22,6 +22,7 @@ from omni_kit.targets.diffusers.porting.constructor import (
     port_constructor,
     without_modules_of_arguments,
 )
+from omni_kit.targets.diffusers.porting.dense_masks import with_dense_masks
 from omni_kit.targets.diffusers.porting.devices import without_extensions, without_properties
 from omni_kit.targets.diffusers.porting.double_precision import with_supported_precision
 from omni_kit.targets.diffusers.porting.embedding_precision import with_cast_embeddings
@@ -142,7 +143,7 @@ def port(
     closure = without_foreign_annotations(
         chosen(without_processes(without_properties(without_extensions(reference.closure))))
     )
-    closure = as_calls(with_bases(closure))
+    closure = as_calls(with_dense_masks(with_bases(closure)))
     parts = collect(closure, prefix, name, _given())
     with_present_numpy(parts)
     without_foreign_types(parts)

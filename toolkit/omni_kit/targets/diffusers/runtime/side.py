@@ -13,11 +13,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.nn.attention import flex_attention
 
 from omni_kit.convert.elements import Placement, placement_of
 from omni_kit.errors import BadInput
 from omni_kit.targets.diffusers.runtime.another_device import META, moved
 from omni_kit.targets.diffusers.runtime.attention_backends import exercised
+from omni_kit.targets.references import dense_flex
 from omni_kit.targets.references.repositories import WEIGHTS, in_dtype
 from omni_kit.toys.batches.denoiser import ask, denoised, samples_of
 from omni_kit.toys.tensors import Tensors
@@ -43,6 +45,8 @@ class ConvertedBuilder:
             BadInput: the package has no such model or no conversion.
         """
         self._device = options.get("device", "cpu")
+        if self._device == "cpu":
+            vars(flex_attention).update(dense_flex.FUNCTIONS)
         folder = Path(options["path"])
         sys.path.insert(0, options["sys_path"])
         diffusers = importlib.import_module("diffusers")  # only now: it may be the checkout's own
