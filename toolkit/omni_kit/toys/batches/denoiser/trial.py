@@ -67,6 +67,8 @@ _NUMBERS = re.compile(
     r"'indices'|used as indices|index tensor|for index$|index out of range|is out of bounds|Class values"
 )
 _UNSET = re.compile(r"cannot access local variable '(\w+)'")
+# How Python names an argument that a part of the model does not take.
+_UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")
 # How Python names a value that is absent where code needs one.
 _ABSENT = re.compile(r"\bNoneType\b")
 
@@ -131,6 +133,7 @@ class Trial:
     _known: dict[tuple[int, ...], Reach] = field(default_factory=dict)
     _tensors: dict[tuple[str, int, int], torch.Tensor | None] = field(default_factory=dict)
     _alike: Counter[str] = field(default_factory=Counter)  # errors of the surroundings
+    _cached: bool = False  # the model has answered once
     _any_shape: bool = False
     _modes: bool = False  # the model must answer in training and in evaluation
     _elapsed: Elapsed = field(default_factory=Elapsed)
@@ -158,15 +161,20 @@ class Trial:
         """Return the progress of the model's forward with a choice."""
         key = tuple(chosen.values())
         if key not in self._known:
-            one = self._known[key] = how_far(
-                self.model, lambda: self.make(chosen), next(iter(self.choices)), modes=self._modes
-            )
+            one = self._called(chosen)
+            if one.answer is not None and not self._cached:
+                self._cached = True
+                one = self._called(chosen)  # what a function caches at the first call is more operations
+            self._known[key] = one
             self._alike.update([one.error] if one.of_surroundings else [])
         reach = self._known[key]
         if reach.answer is None or self._any_shape or reach.as_latents:
             return reach
         error = "its output is laid out unlike the latents"
         return Reach((_END - 1, *reach.far[1:]), error=error, dimensions=reach.dimensions)
+
+    def _called(self, chosen: Chosen) -> Reach:
+        return how_far(self.model, lambda: self.make(chosen), next(iter(self.choices)), modes=self._modes)
 
     def run(self) -> tuple[Chosen, Reach]:
         """Return the first choice that the model accepts, found one argument at a time, or the furthest one.
@@ -321,7 +329,9 @@ class Trial:
         like_output = self._laid_out_like(chosen, best.dimensions)
         whole = self._of_whole_numbers(chosen, computed or inner) if _NUMBERS.search(best.error) else iter(())
         present = self._present(chosen, inner or read) if _ABSENT.search(best.error) else iter(())
-        phases = [present, whole, self._as_wide(chosen, best.error, computed), ranked, more, *changes[0], like_output,
+        unexpected = self._without_unexpected(chosen, best.error)
+        as_wide = self._as_wide(chosen, best.error, computed)
+        phases = [unexpected, present, whole, as_wide, ranked, more, *changes[0], like_output,
                   self._widened(chosen, best.error, computed), *chain(*changes[1:])]  # fmt: skip
         if best.far[0] == _END - 1:  # the model takes them
             phases = [like_output, self._changes(chosen, _LIKELY, None)]
@@ -395,6 +405,13 @@ class Trial:
             options = self.choices[name]
             if options[chosen[name]] is None:
                 yield from ({**chosen, name: index} for index, one in enumerate(options) if one is not None)
+
+    def _without_unexpected(self, chosen: Chosen, error: str) -> Iterator[Chosen]:
+        """Yield the choice without the argument that a part of the model does not take."""
+        unexpected = _UNEXPECTED.search(error)
+        for name in _within(chosen, [unexpected[1]] if unexpected else []):
+            if None in (options := self.choices[name]):
+                yield {**chosen, name: options.index(None)}
 
     def _with_more_rows(self, chosen: Chosen) -> Iterator[Chosen]:
         """Yield the latents as they are, with several samples."""
