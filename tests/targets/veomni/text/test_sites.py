@@ -1,6 +1,7 @@
 """Sites: patched only where upstream is recognised, and the reason is said otherwise."""
 
 import ast
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -427,6 +428,13 @@ def test_what_a_router_returns_is_told_as_it_is(model: Models) -> None:
     raw, shares = "return router_logits, router_scores", "return router_probs, router_scores"
     assert "over raw router logits" in changed(subject, raw, raw)["load-balancing-loss"].reason
     assert "which are not raw logits" in changed(subject, raw, shares)["load-balancing-loss"].reason
+
+
+@pytest.mark.parametrize("field", ["hidden_size", "num_local_experts"])
+def test_a_width_of_nothing_is_no_error(field: str, tmp_path: Path) -> None:
+    config = {"model_type": "gpt_oss", "num_hidden_layers": 2, "num_local_experts": 2, "layer_types": None, field: 0}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert "veomni" in inspect(str(tmp_path))["targets"]
 
 
 @pytest.mark.parametrize(

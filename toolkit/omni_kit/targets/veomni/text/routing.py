@@ -4,6 +4,7 @@ VeOmni has no kernel slot for routers (`veomni.ops.kernel_registry`): upstream's
 told, because the experts' kernel and the load-balancing loss take its results.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -130,13 +131,18 @@ def _recorded(router: Module, index: int, trial: Trial) -> tuple[Any, Any]:
     if not isinstance(result, Tensor):
         raise Unsupported("does not return a tensor there")
     logits = _logits(layer, given, trial)
-    return Tensor(result.data.reshape(-1, result.shape[-1]), FLOAT32), Tensor(logits, FLOAT32)
+    return Tensor(_rows(result), FLOAT32), Tensor(logits, FLOAT32)
 
 
 def _logits(layer: Module, given: Tensor, trial: Trial) -> np.ndarray:
-    logits = np.asarray(given.data.reshape(-1, given.shape[-1]) @ trial.values.parameter(layer, "weight").data.T)
+    logits = np.asarray(_rows(given) @ trial.values.parameter(layer, "weight").data.T)
     biased = isinstance(layer.attributes.get("bias", [None])[0], Shape)
     return logits + trial.values.parameter(layer, "bias").data if biased else logits
+
+
+def _rows(tensor: Tensor) -> np.ndarray:
+    """Return values as [rows, width]; a config may say that the width is 0."""
+    return np.asarray(tensor.data).reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
 
 
 def _replaced(block: Module, old: Module, new: Module) -> Module:
@@ -173,7 +179,7 @@ def _routed(block: Block, scheme: Scheme, trial: Trial) -> tuple[Any, Any]:
     logits = _logits(router, given, trial)
     found = np.zeros_like(logits)
     if weights.shape == chosen.shape:
-        np.put_along_axis(found, chosen.data.reshape(-1, chosen.shape[-1]), weights.data, -1)
+        np.put_along_axis(found, _rows(chosen), weights.data, -1)
     else:
         found = weights.data.reshape(found.shape)
     return Tensor(found, FLOAT32), Tensor(scheme.weights(logits, chosen.shape[-1]), FLOAT32)
