@@ -302,8 +302,12 @@ def _schedule_of(pipeline: Any, size: Size, most: int = 1000) -> tuple[np.ndarra
     levels = scheduler.sigmas[: len(own)].float().cpu().numpy()
     if scheduler.config.get("invert_sigmas", False):
         levels = 1 - levels
-    # The transformer is told each step in one unit, which its first one gives: from 0 up, or from 1 down.
-    told = own * (found / own[0]) if not _turned(found, own[0], levels[0]) else 1 - own / steps
+    # The transformer is told each step in one unit, which its first one gives: from 0 up, or from 1 down; or as a
+    # number that counts from 0, where the scheduler's counts from 1.
+    if np.isclose(found, own[0] - 1) and found > 1:
+        told = own - 1
+    else:
+        told = own * (found / own[0]) if not _turned(found, own[0], levels[0]) else 1 - own / steps
     order = np.argsort(told)
     return told[order], levels[order]
 
