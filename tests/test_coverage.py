@@ -41,12 +41,12 @@ DENOISERS = {
     "ZImageTransformer2DModel": "takes and answers lists",
 }
 # No pipeline draws with them from a prompt alone, so that new-model leaves their conditions to do.
-DENOISERS_TO_FINISH = {
-    "DiTTransformer2DModel": "drops classes at random while it trains",
-    "OmniGenTransformer2DModel": "has a config value that transformers rewrites",
+DENOISERS_TO_FINISH = {"DiTTransformer2DModel": "drops classes at random while it trains"}
+# Why no small pipeline can be made around them, so that their conditions are not tried; torchvision is not installed.
+UNTRIED = {
+    "LTX2VideoTransformer3DModel": "there is no rule for connectors",
+    "OmniGenTransformer2DModel": "OmniGenPipeline calls torchvision, which is not installed",
 }
-# Why no small pipeline can be made around them, so that their conditions are not tried.
-UNTRIED = {"LTX2VideoTransformer3DModel": "there is no rule for connectors"}
 SHARES = {"Flux2Transformer2DModel"}
 QUICK = {*REFUSED}
 

@@ -65,14 +65,14 @@ def test_every_command_runs(skill: Skill, checkpoint: Checkpoints, tmp_path: Pat
 
 
 def run_commands(skill: Skill, place: Path) -> None:
-    """Runs a skill's commands in `place`; each must exit 0."""
+    """Runs a skill's commands in `place`; each must exit 0, save where doctor finds what the machine lacks."""
     for command in skill.commands():
         words = shlex.split(command)
         assert words[0] == "omni-kit", command
         printed = io.StringIO()
         with contextlib.chdir(place), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             code = main(words[1:])
-        assert code == 0, f"{command}\n{printed.getvalue()}"
+        assert code == 0 or (words[1], code) == ("doctor", 3), f"{command}\n{printed.getvalue()}"
 
 
 def test_every_skill_has_a_test_that_runs_it() -> None:

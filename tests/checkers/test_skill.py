@@ -1,8 +1,10 @@
 """The commands of the skill review-integration run, in the order in which they stand, on the worked example."""
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,16 +37,24 @@ def test_its_commands_run_in_order(
 
 
 @pytest.mark.sweep
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen makes the key")
 def test_the_verdict_and_its_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All stages, twice: minutes."""
+    """All stages several times: minutes."""
     shutil.copytree(resource_dir("reference_models") / "veomni" / "olmoe", tmp_path / "plugins" / "olmoe")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMNI_KIT_CACHE", str(tmp_path / "cache"))
-    assert len(VERDICT) == 2
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    key = tmp_path / ".ssh" / "id_ed25519"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    shutil.copy(key.with_suffix(".pub"), "author.pub")
+    signed = [command for command in VERDICT if "--sign" in command]
+    assert len(VERDICT) > len(signed) == 2
     for command in VERDICT:
-        assert main(shlex.split(command)[1:]) == 0, f"{command}\n{capsys.readouterr().out}"
+        arguments = [os.path.expanduser(one) for one in shlex.split(command)[1:]]
+        assert main(arguments) == 0, f"{command}\n{capsys.readouterr().out}"
 
 
 def test_the_topics_and_ids_that_it_names_exist() -> None:

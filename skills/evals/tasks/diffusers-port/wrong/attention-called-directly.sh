@@ -5,8 +5,8 @@ python - << 'END'
 import re
 from pathlib import Path
 file = Path("plugins/ember/transformer_ember.py")
-text = file.read_text()
-start = text.index("dispatch_attention_fn(\n")
-end = text.index(".transpose(1, 2)\n", text.index("parallel_config=", start))
-file.write_text(text[:start] + "nn.functional.scaled_dot_product_attention(q, k, v)" + text[end + len(".transpose(1, 2)"):])
+plain = "nn.functional.scaled_dot_product_attention(*(one.transpose(1, 2) for one in (q, k, v))).transpose(1, 2)"
+text, count = re.subn(r"dispatch_attention_fn\(q, k, v, [^()]*\)", plain, file.read_text())
+assert count == 1
+file.write_text(text)
 END

@@ -1,4 +1,4 @@
 #!/bin/bash
 set -e
 cd "${EVAL_APP:-/app}"
-python -m omni_evals.edit plugins/flux_t2i/pipeline_config.py 'return arch.scaling_factor, None' 'return arch.scaling_factor, arch.shift_factor'
+python -m omni_evals.edit plugins/wan_t2v/pipeline_config.py 'return 1.0 / deviation, None' 'return 1.0 / deviation, mean'

@@ -1,4 +1,4 @@
 #!/bin/bash
 set -e
 source "$(dirname "$0")/../solution/solve.sh"
-sed -i 's/return arch.scaling_factor, arch.shift_factor/return arch.scaling_factor, -arch.shift_factor/' plugins/flux_t2i/pipeline_config.py
+sed -i 's|return 1.0 / deviation, mean|return 1.0 / deviation, -mean|' plugins/wan_t2v/pipeline_config.py
