@@ -25,8 +25,16 @@ DUMMY = (
     "for embed in deepstack_video_embeds\n                ]\n            # --- Patch.1 ---\n\n        elif "
     "get_parallel_state().fsdp_enabled:"
 )
-# Of VeOmni 0.1.12: deepstack is written into the layer's own answer, which is recorded.
-OWN_FAULTS = {"qwen3_omni_moe": ["an image, output_hidden_states True"]}
+# Of VeOmni 0.1.12: deepstack is written into the layer's own answer, which is recorded; router logits are not returned;
+# a convolution is always followed by silu; a converter tells by shape whether to transpose, also of a square.
+OWN_FAULTS = {
+    "qwen3_omni_moe": [
+        "text alone, output_router_logits True", "an image, output_hidden_states True",
+        "an image, output_router_logits True",
+    ],
+    "qwen3_5": ["text_config: hidden_act=gelu", "text_config: hidden_act=gelu, linear_value_head_dim=19"],
+    "qwen3_vl_moe": ["text_config: moe_intermediate_size=48"],
+}  # fmt: skip
 
 
 def for_two_processes(model: Path, model_type: str) -> Path:
@@ -53,9 +61,8 @@ def test_a_model_with_media_passes_in_every_form_that_it_is_fed_in(
     magnified = {one.name for one in left_out if "upstream itself magnifies rounding" in one.reason}
     by_upstream = {one.name for one in left_out if one.reason.startswith("upstream refuses it")} - wanting
     assert {one.name for one in left_out} <= wanting | magnified | by_upstream
-    assert all("=" in name or name.endswith(("AVAILABLE", "cache")) for name in by_upstream), "other values alone"
     assert all("12" in name for name in magnified), "only a deep model may magnify so much"
-    assert not any(name.startswith(("an image", "two images", "samples")) for name in wanting)
+    assert not any(name.startswith(("an image", "two images", "samples")) for name in wanting | by_upstream)
     if "omni" in model:
         assert results["a sound, unprepared"].status == "pass"
         assert results["a film, unprepared"].reason.startswith(
