@@ -27,9 +27,10 @@ def _loaded(code: str, place: Path) -> list[str]:
 def test_what_is_opened_for_reading_counts_and_what_is_written_does_not(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1", encoding="utf-8")
     (tmp_path / "b").write_text("1", encoding="utf-8")
+    (tmp_path / "named").write_text("1", encoding="utf-8")
     (tmp_path / "scratch").mkdir()
     code = """
-open("a").close(); os.close(os.open(b"b", os.O_RDONLY))
+open("a").close(); os.close(os.open(b"b", os.O_RDONLY)); os.close(os.open("named", os.O_PATH))
 open("c", "w").close(); open("scratch/d", "w").close(); open("scratch/d").close()
 try: open("absent")
 except OSError: pass

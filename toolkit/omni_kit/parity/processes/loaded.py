@@ -8,6 +8,8 @@ from importlib.util import source_from_cache
 from pathlib import Path
 
 _BYTECODE = ".pyc"
+# To write, or to name a place in the rules of a confined process.
+_READS_NOTHING = os.O_WRONLY | getattr(os, "O_PATH", 0)
 _opened: set[str] = set()
 
 
@@ -48,7 +50,7 @@ def _heard(event: str, arguments: tuple[object, ...]) -> None:
     if event != "open":
         return
     path, _, flags = arguments
-    if not isinstance(path, (str, bytes, os.PathLike)) or (isinstance(flags, int) and flags & os.O_WRONLY):
+    if not isinstance(path, (str, bytes, os.PathLike)) or (isinstance(flags, int) and flags & _READS_NOTHING):
         return
     with suppress(OSError, ValueError):
         _opened.add(os.path.abspath(os.fsdecode(path)))
