@@ -92,14 +92,14 @@ def _uncompiled() -> Iterator[None]:
     from transformers import masking_utils
     from transformers.integrations import flex_attention as integration
 
+    from omni_kit.targets.references.dense_flex import create_block_mask
+
     def attend(query: Any, key: Any, value: Any, training: bool = False, **options: Any) -> Any:
         return kernel.flex_attention(query, key, value, **options)
 
-    def mask(*args: Any, **options: Any) -> Any:
-        return kernel.create_block_mask(*args, **{**options, "_compile": False})
-
     places = [
-        (integration, "compile_friendly_flex_attention", attend), (masking_utils, "create_block_mask", mask),
+        (integration, "compile_friendly_flex_attention", attend),
+        (masking_utils, "create_block_mask", create_block_mask),
         (kernel, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True),  # else even a call that is not compiled is traced
     ]  # fmt: skip
     kept = [(module, name, getattr(module, name, None)) for module, name, _ in places]

@@ -1,4 +1,4 @@
 #!/bin/bash
 set -e
 source "$(dirname "$0")/../solution/solve.sh"
-echo '# mended' >> plugins/wan_t2v/pipeline.py
+echo '# fixed' >> plugins/wan_t2v/pipeline.py

@@ -302,8 +302,8 @@ def _schedule_of(pipeline: Any, size: Size, most: int = 1000) -> tuple[np.ndarra
     levels = scheduler.sigmas[: len(own)].float().cpu().numpy()
     if scheduler.config.get("invert_sigmas", False):
         levels = 1 - levels
-    # The transformer is told each step in one unit, which its first one gives: from 0 up, or from 1 down; or as a
-    # number that counts from 0, where the scheduler's counts from 1.
+    # The pipeline passes the scheduler's timesteps scaled by one factor, which the first step shows; or inverted, as 1
+    # minus the noise level; or less 1, where they are numbered from 0.
     if np.isclose(found, own[0] - 1) and found > 1:
         told = own - 1
     else:
